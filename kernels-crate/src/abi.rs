@@ -1,0 +1,243 @@
+//! All that host and device must agree on: entry names, parameter structs, tile
+//! sizes, budgets and the layout of the workspace. The host holds no literal of them.
+
+use crate::dims::{align_up, ceil_div};
+
+/// The token of a row with no admissible token; never an id.
+pub const NO_TOKEN: u32 = u32::MAX;
+
+/// Element type of a matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Dtype {
+    /// bfloat16.
+    Bf16 = 0,
+    /// IEEE half precision.
+    F16 = 1,
+    /// IEEE single precision.
+    F32 = 2,
+}
+
+impl Dtype {
+    /// Bytes of one element.
+    pub const fn bytes(self) -> u64 {
+        match self {
+            Self::Bf16 | Self::F16 => 2,
+            Self::F32 => 4,
+        }
+    }
+
+    /// The name used in entry names and messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bf16 => "bf16",
+            Self::F16 => "f16",
+            Self::F32 => "f32",
+        }
+    }
+}
+
+/// Parameters of every sampling entry, after the two matrix pointers.
+///
+/// Sizes count elements. The pointers are device pointers for an entry and plain
+/// pointers for the native kernel. `batch`, `vocab`, `hidden` and `draws` are ≥ 1.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct SampleParams {
+    /// `[V]` f32, or null.
+    pub bias: *const f32,
+    /// `[B]` f32, each finite and ≥ 0.
+    pub temperatures: *const f32,
+    /// `[B]` u64.
+    pub seeds: *const u64,
+    /// `[B]` u64.
+    pub positions: *const u64,
+    /// `[B, S]` u32, written.
+    pub tokens: *mut u32,
+    /// `[B, S]` u32 of [`crate::status::Status`] bits, written.
+    pub status: *mut u32,
+    /// `[B, S]` f32, written with the winning score, or null.
+    pub scores: *mut f32,
+    /// `[B, S]` f32, written with the winner's margin over the next, or null.
+    pub margins: *mut f32,
+    /// [`WorkspaceLayout`]; zero before the first call, zero again after each.
+    pub workspace: *mut u8,
+    /// Elements from one row of the weights to the next.
+    pub weights_stride: u64,
+    /// Elements from one row of the hidden states to the next.
+    pub hidden_stride: u64,
+    /// B.
+    pub batch: u32,
+    /// V: rows of the weights that are tokens (`V_valid`).
+    pub vocab: u32,
+    /// D.
+    pub hidden: u32,
+    /// S.
+    pub draws: u32,
+    /// Global id of the first row of the weights; `first_token + vocab ≤ NO_TOKEN`.
+    pub first_token: u32,
+    /// [`Dtype`] of the weights. The tensor-core kernel is compiled for one.
+    pub weights_dtype: u32,
+    /// [`Dtype`] of the hidden states.
+    pub hidden_dtype: u32,
+}
+
+/// Rows of a vocabulary tile, in every kernel: tiles begin at global ids that are
+/// multiples of it, so that the groups of [`crate::philox`] lie within a tile.
+pub const TILE_V: u32 = 128;
+
+/// Vocabulary tiles of a call.
+pub const fn n_tiles_v(first_token: u32, vocab: u32) -> u32 {
+    let lead = first_token % TILE_V;
+    ceil_div(lead as u64 + vocab as u64, TILE_V as u64) as u32
+}
+
+/// Which kernel a variant is an instance of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kernel {
+    /// `kernels/sample_simt.rs`: any dtype, layout and GPU; also runs natively.
+    SampleSimt,
+    /// `kernels/sample_mma.rs`: `mma.sync` and `cp.async`, bf16 or f16.
+    SampleMma,
+}
+
+/// One compiled sampling kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Variant {
+    /// Stable name.
+    pub name: &'static str,
+    /// PTX symbol.
+    pub entry: &'static str,
+    /// The kernel.
+    pub kernel: Kernel,
+    /// The dtype of both matrices, or `None` for any two.
+    pub dtype: Option<Dtype>,
+    /// Least compute capability, as major · 10 + minor.
+    pub compute_capability: u32,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Batch rows of a tile.
+    pub tile_b: u32,
+    /// Dynamic shared memory of a block.
+    pub shared_bytes: u32,
+    /// Blocks that should share a multiprocessor when its shared memory allows.
+    pub blocks_per_sm: u32,
+    /// Alignment that base pointers and row strides must have.
+    pub alignment_bytes: u64,
+}
+
+/// The portable kernel's tile.
+pub mod simt {
+    /// Threads of a block: one for each token of a tile.
+    pub const THREADS: u32 = super::TILE_V;
+    /// Batch rows of a tile.
+    pub const TILE_B: u32 = 8;
+    /// Hidden elements of a slab.
+    pub const TILE_D: u32 = 32;
+}
+
+/// The `mma.sync` kernel's tile.
+pub mod mma {
+    /// Threads of a block: four warps, each owning rows `16·w` and `64 + 16·w` of a tile.
+    pub const THREADS: u32 = 128;
+    /// Hidden elements of a slab: 128 bytes a row.
+    pub const TILE_D: u32 = 64;
+    /// Bytes of one row of a slab.
+    pub const ROW_BYTES: u32 = TILE_D * 2;
+
+    /// Slots of the ring: as many as let a block fit the 99 KiB of the smallest
+    /// sm_8x, and two blocks fit the larger ones.
+    pub const fn stages(tile_b: u32) -> u32 {
+        if tile_b <= 16 { 5 } else { 4 }
+    }
+
+    /// Bytes of one stage: a slab of weights and one of hidden states.
+    pub const fn stage_bytes(tile_b: u32) -> u32 {
+        (super::TILE_V + tile_b) * ROW_BYTES
+    }
+}
+
+const fn mma_variant(
+    name: &'static str,
+    entry: &'static str,
+    dtype: Dtype,
+    tile_b: u32,
+) -> Variant {
+    Variant {
+        name,
+        entry,
+        kernel: Kernel::SampleMma,
+        dtype: Some(dtype),
+        compute_capability: 80,
+        threads: mma::THREADS,
+        tile_b,
+        shared_bytes: mma::stages(tile_b) * mma::stage_bytes(tile_b),
+        blocks_per_sm: 2,
+        alignment_bytes: 16,
+    }
+}
+
+/// Every variant, least preferred first within a kernel's batch sizes.
+pub const VARIANTS: &[Variant] = &[
+    Variant {
+        name: "simt",
+        entry: "flash_sampling_sample_simt",
+        kernel: Kernel::SampleSimt,
+        dtype: None,
+        compute_capability: 80,
+        threads: simt::THREADS,
+        tile_b: simt::TILE_B,
+        shared_bytes: core::mem::size_of::<crate::kernels::sample_simt::Shared>() as u32,
+        blocks_per_sm: 4,
+        alignment_bytes: 1,
+    },
+    mma_variant("mma_b8_bf16", "flash_sampling_sample_mma_b8_bf16", Dtype::Bf16, 8),
+    mma_variant("mma_b16_bf16", "flash_sampling_sample_mma_b16_bf16", Dtype::Bf16, 16),
+    mma_variant("mma_b32_bf16", "flash_sampling_sample_mma_b32_bf16", Dtype::Bf16, 32),
+    mma_variant("mma_b64_bf16", "flash_sampling_sample_mma_b64_bf16", Dtype::Bf16, 64),
+    mma_variant("mma_b8_f16", "flash_sampling_sample_mma_b8_f16", Dtype::F16, 8),
+    mma_variant("mma_b16_f16", "flash_sampling_sample_mma_b16_f16", Dtype::F16, 16),
+    mma_variant("mma_b32_f16", "flash_sampling_sample_mma_b32_f16", Dtype::F16, 32),
+    mma_variant("mma_b64_f16", "flash_sampling_sample_mma_b64_f16", Dtype::F16, 64),
+];
+
+/// Entry that writes the noise of consecutive words, for tests and for the cost of
+/// the logarithm: `(noise: *mut f32, first_word: u32, n: u32)`.
+pub const NOISE_ENTRY: &str = "flash_sampling_noise";
+
+/// Entry that digests the noise of `n` consecutive words into one sum of hashes,
+/// for the comparison of all 2³² words: `(sum: *mut u64, first_word: u64, n: u64)`.
+pub const NOISE_DIGEST_ENTRY: &str = "flash_sampling_noise_digest";
+
+/// Where each part of the workspace begins, in bytes. The same for every variant,
+/// so that one workspace serves calls of different variants in turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkspaceLayout {
+    /// `[B, S]` u64: the best key so far.
+    pub first_keys: u64,
+    /// `[B, S]` u64: the best of the other keys, kept when margins are asked for.
+    pub second_keys: u64,
+    /// `[B]` u32: status bits seen in the row.
+    pub row_status: u64,
+    /// `[⌈B / TILE_B⌉]` u32 for the smallest `TILE_B`: vocabulary tiles done.
+    pub tiles_done: u64,
+    /// All of it.
+    pub bytes: u64,
+}
+
+impl WorkspaceLayout {
+    /// Alignment of the workspace's base.
+    pub const ALIGNMENT_BYTES: u64 = 16;
+
+    /// The layout for `[B, S]`.
+    #[inline(always)]
+    pub const fn new(batch: u32, draws: u32) -> Self {
+        let keys_bytes = batch as u64 * draws as u64 * 8;
+        let second_keys = keys_bytes;
+        let row_status = second_keys + keys_bytes;
+        let tiles_done = row_status + batch as u64 * 4;
+        let n_tiles_b = ceil_div(batch as u64, simt::TILE_B as u64);
+        let bytes = align_up(tiles_done + n_tiles_b * 4, Self::ALIGNMENT_BYTES);
+        Self { first_keys: 0, second_keys, row_status, tiles_done, bytes }
+    }
+}

@@ -1,0 +1,39 @@
+//! The kernels of flash-sampling: one Rust source for PTX and for the CPU.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`abi`] | what host and device agree on |
+//! | [`dims`] | sizes and offsets, in 64 bits |
+//! | [`philox`] → [`gumbel`] | random words → noise |
+//! | [`score`] → [`candidate`] | logits and noise → the best two of a set |
+//! | [`status`] | what is reported beside a token |
+//! | [`kernels`] | the kernels; `arch` is what they ask of a machine |
+//!
+//! *Shared verbatim* by every kernel and the CPU: everything above [`kernels`], and
+//! the portable kernel [`kernels::sample_simt`] with its hand-over
+//! [`kernels::finish`]. *Not shared*: the loads and products of the tensor-core
+//! kernel, which exist in PTX only. `tests/exact.rs` and `tests/device.rs` tie
+//! them together: bit for bit on inputs whose sums are exact in any order.
+//!
+//! Invariants: no `std`, no allocation, no dependency but `half`; PTX text only in
+//! `arch/ptx.rs`; target `cfg`s only here, in `arch`, `kernels` and `entry`.
+
+#![no_std]
+#![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, link_llvm_intrinsics))]
+#![cfg_attr(target_arch = "nvptx64", allow(internal_features))]
+#![cfg_attr(
+    all(target_arch = "nvptx64", not(feature = "codegen-rust-cuda")),
+    feature(abi_ptx)
+)]
+
+pub mod abi;
+pub mod arch;
+pub mod candidate;
+pub mod dims;
+#[cfg(all(target_arch = "nvptx64", not(feature = "codegen-rust-cuda")))]
+mod entry;
+pub mod gumbel;
+pub mod kernels;
+pub mod philox;
+pub mod score;
+pub mod status;

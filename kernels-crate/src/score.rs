@@ -1,0 +1,100 @@
+//! The method: from a dot product to the score that is compared.
+//!
+//! `y = a + bias`, then `score = y + T·g`. The token with the greatest score is an
+//! exact draw from `softmax(y / T)` (Gumbel-max). `T = 0` multiplies the noise by
+//! zero and is greedy without a branch. Dividing `y + g` by `T` would change
+//! nothing: the temperature must reach one of the two alone.
+//!
+//! Sources: `docs/design/noise.md`; FlashSampling, arXiv 2603.15854, section 3.
+
+use crate::candidate::{Key, Leaders};
+use crate::gumbel::{NOISE_MAX, noise, noise_bound};
+use crate::philox::{GROUP, GROUP_OFFSETS, NoiseKey, group_words, token_random_word};
+use crate::status::Status;
+
+/// What one row asks for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RowParams {
+    /// `T ≥ 0`; 0 is greedy.
+    pub temperature: f32,
+    /// Names the row's noise.
+    pub key: NoiseKey,
+}
+
+/// The value `y` of a token with dot product `a`. A NaN counts as `−inf`.
+#[inline(always)]
+pub fn token_value(dot: f32, bias: f32, status: &mut Status) -> f32 {
+    let y = dot + bias;
+    if y.is_nan() {
+        status.insert(Status::NAN_SEEN);
+        return f32::NEG_INFINITY;
+    }
+    if y == f32::INFINITY {
+        status.insert(Status::INF_SEEN);
+    }
+    y
+}
+
+/// The score of a token that is not `−inf`; never NaN and never `−0`.
+///
+/// A finite value keeps a finite score at any temperature, so that only a logit of
+/// `+inf` ties with `+inf` and no admissible token turns into `−inf`.
+#[inline(always)]
+pub fn score(y: f32, temperature: f32, g: f32) -> f32 {
+    if y == f32::INFINITY {
+        return y;
+    }
+    let s = y + temperature * g;
+    // Not `clamp`, which keeps a NaN.
+    let s = if s >= f32::MIN { s } else { f32::MIN };
+    let s = if s <= f32::MAX { s } else { f32::MAX };
+    // Turns −0 into +0: the two must tie.
+    s + 0.0
+}
+
+/// Offers the four tokens of the group at `base` to `leaders`.
+///
+/// Tokens whose score cannot reach `threshold` are passed over: their noise is
+/// bounded first by its maximum, then by the leading zeros of their word. This
+/// changes no result as long as `threshold` is at most the score that an offer
+/// has to beat, since every step rounds monotonically.
+#[inline(always)]
+pub fn offer_group(
+    y: [f32; GROUP],
+    base: u32,
+    row: RowParams,
+    draw: u32,
+    threshold: f32,
+    leaders: &mut Leaders,
+) {
+    let highest = max(max(y[0], y[1]), max(y[2], y[3]));
+    if highest == f32::NEG_INFINITY || highest + row.temperature * NOISE_MAX < threshold {
+        return;
+    }
+    let words = group_words(row.key, draw, base);
+    let mut member = 0;
+    while member < GROUP {
+        let (value, word) = (y[member], words[member]);
+        if value != f32::NEG_INFINITY
+            && !(value + row.temperature * noise_bound(word) < threshold)
+        {
+            let s = score(value, row.temperature, noise(word));
+            leaders.offer(Key::new(s, base + GROUP_OFFSETS[member]));
+        }
+        member += 1;
+    }
+}
+
+/// Offers one token: [`offer_group`] for kernels whose threads own single tokens.
+#[inline(always)]
+pub fn offer_token(y: f32, token: u32, row: RowParams, draw: u32, leaders: &mut Leaders) {
+    if y != f32::NEG_INFINITY {
+        let word = token_random_word(row.key, draw, token);
+        leaders.offer(Key::new(score(y, row.temperature, noise(word)), token));
+    }
+}
+
+#[inline(always)]
+fn max(a: f32, b: f32) -> f32 {
+    if a > b { a } else { b }
+}
