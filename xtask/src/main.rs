@@ -1,1 +1,59 @@
-fn main() {}
+//! `cargo xtask`: everything about this repository that is not `cargo build` or `cargo test`.
+#![allow(clippy::print_stdout, reason = "a command-line tool")]
+
+use clap::{Parser, Subcommand};
+
+mod build_ptx;
+mod ci;
+mod cuda_stub;
+mod demo;
+mod device;
+mod ptx_report;
+mod setup;
+mod tidy;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The tasks of flash-sampling")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Install the device compiler, or print the command that does
+    Setup(setup::Args),
+    /// Compile the kernels to host-crate/ptx, or verify what is there
+    BuildPtx(build_ptx::Args),
+    /// Registers, spills and shared memory of every entry, by ptxas
+    PtxReport(ptx_report::Args),
+    /// A real model generates text through the sampler
+    Demo(demo::Args),
+    /// Build a stub libcuda, so that the `cuda` feature links without a driver
+    CudaStub(cuda_stub::Args),
+    /// Check what the compiler does not: paths in docs, invariants, licences
+    Tidy(tidy::Args),
+    /// Exactly what CI runs
+    Ci(ci::Args),
+    /// GPU test and bench binaries in one folder, to carry to a GPU machine
+    DeviceBundle(device::BundleArgs),
+    /// The GPU tests; fails without a GPU
+    DeviceTest(device::TestArgs),
+    /// The GPU tests under the four tools of compute-sanitizer
+    Sanitize(device::SanitizeArgs),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().task {
+        Task::Setup(args) => setup::run(args),
+        Task::BuildPtx(args) => build_ptx::run(args),
+        Task::PtxReport(args) => ptx_report::run(args),
+        Task::Demo(args) => demo::run(args),
+        Task::CudaStub(args) => cuda_stub::run(args),
+        Task::Tidy(args) => tidy::run(args),
+        Task::Ci(args) => ci::run(args),
+        Task::DeviceBundle(args) => device::run_bundle(args),
+        Task::DeviceTest(args) => device::run_test(args),
+        Task::Sanitize(args) => device::run_sanitize(args),
+    }
+}
