@@ -1,1 +1,3 @@
-//! Placeholder.
+//! What the benches share.
+
+pub mod shapes;
