@@ -184,9 +184,10 @@ fn offer_row(
 /// `threshold`; `None` if no word can. The test is that of [`offer_group`].
 #[inline(always)]
 fn highest_word(value: f32, temperature: f32, threshold: f32) -> Option<u32> {
-    let words = (0..=u32::BITS).map(|zeros| u32::MAX.checked_shr(zeros).unwrap_or(0));
-    // Not `>=`: a NaN (of −∞ and an infinite noise) must not pass a tile over.
-    words.into_iter().find(|&word| !(value + temperature * noise_bound(word) < threshold))
+    // A NaN (of −∞ and an infinite noise) is not too low.
+    let too_low = |word| value + temperature * noise_bound(word) < threshold;
+    let mut words = (0..=u32::BITS).map(|zeros| u32::MAX.checked_shr(zeros).unwrap_or(0));
+    words.find(|&word| !too_low(word))
 }
 
 /// The lowest word of a tile: the one with the greatest noise.
