@@ -246,7 +246,10 @@ fn print(table: &[Comparison]) {
         "| head | B | ours ms | candle ms | candle dtype | candle / ours | ours GB/s | read GB/s | share | rounds |"
     );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
-    for Comparison { shape, source, batch, dtype, rounds } in table {
+    // A filter on the command line leaves comparisons without rounds.
+    for Comparison { shape, source, batch, dtype, rounds } in
+        table.iter().filter(|comparison| !comparison.rounds.ours.is_empty())
+    {
         let [ours, candle, read] = [&rounds.ours, &rounds.candle, &rounds.read].map(|times| {
             let mut times = times.clone();
             times.sort_by(f64::total_cmp);
