@@ -61,7 +61,7 @@ const STEPS: [Step; 14] = [
                   --test device_doors",
     },
     Step { name: "device bundle", command: "cargo xtask device-bundle" },
-    Step { name: "demo", command: "cargo xtask demo" },
+    Step { name: "demo", command: "cargo xtask demo --check" },
 ];
 
 /// Tests run, and steps that are not tests, by outcome.
@@ -83,7 +83,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     for step in steps {
         println!("\n==> {}: {}", step.name, step.command);
         let begin = Instant::now();
-        let (status, counts) = execute(step.command)?;
+        let (status, counts) = execute(step.command, &mut std::io::stdout())?;
         let outcome = if status.success() { "ok" } else { "failed" };
         report += &format!("{outcome:6} {:>8}  {}\n", clock(begin.elapsed()), step.name);
         total = total.with(status.success(), counts);
@@ -119,7 +119,7 @@ impl Counts {
 }
 
 /// Runs a line of shell, passing its output on and counting the tests in it.
-fn execute(command: &str) -> anyhow::Result<(ExitStatus, Counts)> {
+fn execute(command: &str, shown: &mut impl Write) -> anyhow::Result<(ExitStatus, Counts)> {
     let mut child = Command::new("bash")
         .args(["-c", command])
         .current_dir(workspace::root())
@@ -128,7 +128,6 @@ fn execute(command: &str) -> anyhow::Result<(ExitStatus, Counts)> {
         .context("cannot start bash")?;
     let mut counts = Counts::default();
     let output = BufReader::new(child.stdout.take().context("no output")?);
-    let mut shown = std::io::stdout().lock();
     for line in output.split(b'\n') {
         let line = line?;
         shown.write_all(&line)?;
