@@ -26,6 +26,7 @@ pub(super) const COMPUTE_CAPABILITY_MAJOR: c_int = 75;
 pub(super) const COMPUTE_CAPABILITY_MINOR: c_int = 76;
 pub(super) const MAX_SHARED_BYTES_PER_MULTIPROCESSOR: c_int = 81;
 pub(super) const MAX_SHARED_BYTES_PER_BLOCK_OPTIN: c_int = 97;
+pub(super) const FUNCTION_REGISTERS: c_int = 4;
 pub(super) const FUNCTION_MAX_DYNAMIC_SHARED_BYTES: c_int = 8;
 
 unsafe extern "C" {
@@ -40,6 +41,7 @@ unsafe extern "C" {
         module: Handle,
         name: *const c_char,
     ) -> u32;
+    pub(super) fn cuFuncGetAttribute(value: *mut c_int, attribute: c_int, function: Handle) -> u32;
     pub(super) fn cuFuncSetAttribute(function: Handle, attribute: c_int, value: c_int) -> u32;
     pub(super) fn cuLaunchKernel(
         function: Handle,

@@ -143,3 +143,84 @@ fn check_operands(
     }
     check_workspace(problem, operands.workspace_bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VARIANT: &Variant = &VARIANTS[1];
+
+    fn problem() -> Problem {
+        Problem::builder(3, 1000, 64).draws(2).bias(true).build().unwrap()
+    }
+
+    /// Addresses without fault for the variant; nothing is behind them.
+    fn operands() -> RawOperands {
+        RawOperands {
+            weights: 0x1_0000,
+            hidden_states: 0x2_0010,
+            bias: 0x3_0004,
+            temperatures: 0x4_0004,
+            seeds: 0x5_0008,
+            positions: 0x6_0008,
+            tokens: 0x7_0004,
+            status: 0x8_0004,
+            scores: 0,
+            margins: 0,
+            workspace: 0x9_0010,
+            workspace_bytes: crate::workspace_bytes(&problem()),
+        }
+    }
+
+    fn refusal(change: impl FnOnce(&mut RawOperands)) -> String {
+        let mut operands = operands();
+        change(&mut operands);
+        check_operands(VARIANT, &problem(), &operands).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn good_addresses_pass() {
+        assert_eq!(check_operands(VARIANT, &problem(), &operands()), Ok(()));
+    }
+
+    #[test]
+    fn every_null_is_refused_but_the_optional_outputs() {
+        let expected = |name: &str| format!("{name} address: expected not null, found 0");
+        assert_eq!(refusal(|o| o.weights = 0), expected("weights"));
+        assert_eq!(refusal(|o| o.hidden_states = 0), expected("hidden_states"));
+        assert_eq!(refusal(|o| o.bias = 0), expected("bias"));
+        assert_eq!(refusal(|o| o.temperatures = 0), expected("temperatures"));
+        assert_eq!(refusal(|o| o.seeds = 0), expected("seeds"));
+        assert_eq!(refusal(|o| o.positions = 0), expected("positions"));
+        assert_eq!(refusal(|o| o.tokens = 0), expected("tokens"));
+        assert_eq!(refusal(|o| o.status = 0), expected("status"));
+        assert_eq!(refusal(|o| o.workspace = 0), expected("workspace"));
+    }
+
+    #[test]
+    fn alignment_is_the_variants_for_matrices_and_natural_for_the_rest() {
+        let expected = |name: &str, alignment: u64, found: u64| {
+            format!("{name} address: expected a multiple of {alignment}, found {found}")
+        };
+        assert_eq!(refusal(|o| o.weights = 8), expected("weights", 16, 8));
+        assert_eq!(refusal(|o| o.hidden_states = 18), expected("hidden_states", 16, 18));
+        assert_eq!(refusal(|o| o.seeds = 4), expected("seeds", 8, 4));
+        assert_eq!(refusal(|o| o.scores = 2), expected("scores", 4, 2));
+        assert_eq!(refusal(|o| o.workspace = 8), expected("workspace", 16, 8));
+        // The portable variant asks for the elements' alignment only.
+        let mut operands = operands();
+        operands.weights = 2;
+        assert_eq!(check_operands(&VARIANTS[0], &problem(), &operands), Ok(()));
+        operands.weights = 1;
+        let refusal = check_operands(&VARIANTS[0], &problem(), &operands).unwrap_err();
+        assert_eq!(refusal.to_string(), expected("weights", 2, 1));
+    }
+
+    #[test]
+    fn too_little_workspace_is_refused_with_both_sizes() {
+        let required = crate::workspace_bytes(&problem());
+        let expected =
+            format!("workspace: expected at least {required} bytes, found {}", required - 1);
+        assert_eq!(refusal(|o| o.workspace_bytes -= 1), expected);
+    }
+}

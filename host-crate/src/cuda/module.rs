@@ -89,12 +89,18 @@ fn opt_in(function: Handle, shared_bytes: u32, limits: &DeviceLimits) -> Result<
 struct Loaded(Handle);
 
 impl Loaded {
+    /// Looks an entry up and has the driver load it: a lazy driver would do so at the
+    /// first launch, and may then wait for the device or disturb a capture.
     fn entry(&self, name: &str) -> Result<Handle, Error> {
         let name = CString::new(name).unwrap_or_default();
         let mut function = ptr::null_mut();
         // SAFETY: the module is loaded, `name` ends with a zero byte, and `function` is
         // valid for writing.
         let code = unsafe { driver::cuModuleGetFunction(&mut function, self.0, name.as_ptr()) };
+        check(Call::LookUp, code)?;
+        let (mut registers, attribute) = (0, driver::FUNCTION_REGISTERS);
+        // SAFETY: `registers` is valid for writing, and the function is of the module.
+        let code = unsafe { driver::cuFuncGetAttribute(&mut registers, attribute, function) };
         check(Call::LookUp, code)?;
         Ok(function)
     }
