@@ -107,7 +107,7 @@ impl Panel {
 }
 
 /// What no sampler writes: the tests use no such id.
-const POISON: u32 = 0xDEAD_BEEF;
+pub const POISON: u32 = 0xDEAD_BEEF;
 
 /// Outputs that are too long and full of poison.
 fn poisoned(n_outputs: usize) -> Output {
