@@ -109,7 +109,7 @@ impl Compiler {
             })?,
         };
         let llc = workspace::output(Command::new(llvm_bin.join("llc")).arg("--version"))?;
-        let found = llc.lines().find_map(|line| line.trim().strip_prefix("LLVM version "));
+        let found = llc.lines().find_map(|line| Some(line.split_once("LLVM version ")?.1));
         let found = found.with_context(|| format!("{} names no version", llvm_bin.display()))?;
         ensure!(
             found.split('.').next() == Some(major),

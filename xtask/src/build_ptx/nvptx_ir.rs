@@ -86,17 +86,19 @@ impl Static {
 /// Turns uses of a moved static into casts to the generic address space, from which
 /// LLVM infers the space again at every load and store.
 fn cast_uses(line: &str, name: &str, space: u32) -> String {
-    let needle = format!("ptr {name}");
+    if line.starts_with(name) {
+        return line.to_owned();
+    }
     let mut out = String::with_capacity(line.len());
     let mut rest = line;
-    while let Some(at) = rest.find(&needle) {
+    while let Some(at) = rest.find(name) {
         let (before, found) = rest.split_at(at);
-        let after = &found[needle.len()..];
+        let after = &found[name.len()..];
         out.push_str(before);
         if after.starts_with(is_name_char) {
-            out.push_str(&needle);
+            out.push_str(name);
         } else {
-            out.push_str(&format!("ptr addrspacecast (ptr addrspace({space}) {name} to ptr)"));
+            out.push_str(&format!("addrspacecast (ptr addrspace({space}) {name} to ptr)"));
         }
         rest = after;
     }
@@ -220,6 +222,7 @@ define ptx_kernel void @one(ptr noundef %0, i32 %1) unnamed_addr #0 {
   store i32 %2, ptr @_RNvCsit1grTyQbxX_7fixture3DYN, align 4
   call void asm sideeffect "bar.sync 0;", "~{memory}"(), !srcloc !2
   %4 = tail call { i32, i32 } asm sideeffect "f (a);", "=r,=r,r"(i32 trunc (i64 7 to i32)) #3, !srcloc !2
+  call void @f(ptr noundef nonnull @S, ptr @S2.1)
   %5 = call i32 asm "mov.b32 $0, 1;", "=r"()
   ret void
 }
@@ -238,6 +241,7 @@ define internal void @two() {
             "@S = internal addrspace(3) global [256 x i8] undef, align 4\n",
             "@S2 = internal addrspace(4) constant [4 x i8] c\"\\01\\02\\03\\04\", align 4\n",
             "load i32, ptr addrspacecast (ptr addrspace(3) @S to ptr), align 4\n",
+            "(ptr noundef nonnull addrspacecast (ptr addrspace(3) @S to ptr), ptr @S2.1)\n",
             "(i8, ptr addrspacecast (ptr addrspace(4) @S2 to ptr), i64 1)",
             "ptr addrspacecast (ptr addrspace(3) @_RNvC7fixture3DYN to ptr), align 4\n",
         ] {
