@@ -23,7 +23,7 @@ mod nvptx_link;
 mod ptx_text;
 mod rust_cuda;
 
-pub(crate) use llvm::DEBIAN_RUSTC;
+pub(crate) use llvm::{DEBIAN_RUSTC, llvm_major};
 pub(crate) use nvptx_link::{LLVM_BIN_VARIABLE, join};
 
 #[derive(clap::Args)]
@@ -103,11 +103,6 @@ const ARCHES: [Arch; 2] = [
 ];
 
 impl Arch {
-    /// Name of its file in `host-crate/ptx/`.
-    pub(crate) fn file_name(&self) -> String {
-        format!("flash_sampling.{}.ptx", self.name)
-    }
-
     /// The entries that its file must have.
     fn entries(&self) -> BTreeSet<&'static str> {
         let variants = VARIANTS.iter().filter(|v| v.compute_capability <= self.compute_capability);
@@ -153,6 +148,18 @@ pub(crate) struct Tool {
 pub(crate) struct Built {
     pub(crate) arch: Arch,
     pub(crate) text: String,
+}
+
+/// The device compiler that the `llvm` codegen would take, in words.
+pub(crate) fn device_compiler() -> anyhow::Result<String> {
+    let request = Request {
+        arches: Vec::new(),
+        rustc: None,
+        llvm_bin: None,
+        rust_cuda_dir: None,
+        toolchain: None,
+    };
+    Ok(llvm::Compiler::find(&request)?.to_string())
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
@@ -206,7 +213,7 @@ fn write(codegen: Codegen, build: Build) -> anyhow::Result<()> {
     }
     let mut files = Vec::new();
     for built in &build.ptx {
-        let path = folder.join(built.arch.file_name());
+        let path = folder.join(manifest::file_name(built.arch.name));
         fs::write(&path, &built.text)?;
         let entries = match &ptxas {
             Ok(ptxas) => ptxas.assemble(&path, built.arch.name)?.entries,
@@ -245,7 +252,7 @@ fn check(codegen: Option<Codegen>, mut request: Request) -> anyhow::Result<()> {
     ensure!(recorded == ARCHES.map(|arch| arch.name), "the manifest lists {recorded:?}; {repair}");
     let mut committed = Vec::new();
     for (arch, record) in ARCHES.iter().zip(&manifest.files) {
-        let path = manifest::folder().join(arch.file_name());
+        let path = manifest::folder().join(manifest::file_name(arch.name));
         let shown = workspace::shown(&path);
         let text = fs::read_to_string(&path).with_context(|| format!("no {shown}; {repair}"))?;
         ensure!(
@@ -277,7 +284,7 @@ fn check(codegen: Option<Codegen>, mut request: Request) -> anyhow::Result<()> {
             bail!(
                 "{} differs from a new build at line {line}:\n  committed: {old}\n  built:     \
                  {new}\n{repair}",
-                built.arch.file_name()
+                manifest::file_name(built.arch.name)
             );
         }
     }

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -81,15 +82,8 @@ impl Compiler {
         cargo: PathBuf,
         llvm_bin: Option<&Path>,
     ) -> anyhow::Result<Self> {
-        let version = workspace::output(Command::new(&rustc).arg("-vV"))?;
-        let field = |name: &str| {
-            version
-                .lines()
-                .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
-                .with_context(|| format!("{} -vV has no line {name:?}", rustc.display()))
-        };
-        let llvm = field("LLVM version")?;
-        let major = llvm.split('.').next().unwrap_or(llvm);
+        let version = Version::of(&rustc)?;
+        let major = version.llvm_major();
         let sysroot = workspace::output(Command::new(&rustc).args(["--print", "sysroot"]))?;
         let rustlib = Path::new(sysroot.trim()).join("lib/rustlib");
         ensure!(
@@ -100,7 +94,7 @@ impl Compiler {
             Some(folder) => folder.to_owned(),
             None => [
                 PathBuf::from(format!("/usr/lib/llvm-{major}/bin")),
-                rustlib.join(field("host")?).join("bin"),
+                rustlib.join(&version.host).join("bin"),
             ]
             .into_iter()
             .find(|folder| folder.join("llc").is_file())
@@ -113,13 +107,11 @@ impl Compiler {
         let found = found.with_context(|| format!("{} names no version", llvm_bin.display()))?;
         ensure!(
             found.split('.').next() == Some(major),
-            "rustc is built on LLVM {llvm}, but {} has {found}",
+            "rustc is built on LLVM {}, but {} has {found}",
+            version.llvm,
             llvm_bin.display()
         );
-        let tool = Tool {
-            compiler: version.lines().next().unwrap_or_default().to_owned(),
-            backend: format!("LLVM {found}"),
-        };
+        let tool = Tool { compiler: version.line, backend: format!("LLVM {found}") };
         Ok(Self { rustc, cargo, llvm_bin, origin, tool })
     }
 
@@ -161,6 +153,44 @@ impl Compiler {
     }
 }
 
+impl fmt::Display for Compiler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { origin, rustc, llvm_bin, tool, .. } = self;
+        let (rustc, llvm_bin) = (rustc.display(), llvm_bin.display());
+        write!(f, "{origin} {rustc} ({}), {} in {llvm_bin}", tool.compiler, tool.backend)
+    }
+}
+
+/// What `rustc -vV` says.
+struct Version {
+    line: String,
+    host: String,
+    llvm: String,
+}
+
+impl Version {
+    fn of(rustc: &Path) -> anyhow::Result<Self> {
+        let text = workspace::output(Command::new(rustc).arg("-vV"))?;
+        let field = |name: &str| {
+            text.lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+                .map(str::to_owned)
+                .with_context(|| format!("{} -vV has no line {name:?}", rustc.display()))
+        };
+        let line = text.lines().next().unwrap_or_default().to_owned();
+        Ok(Self { line, host: field("host")?, llvm: field("LLVM version")? })
+    }
+
+    fn llvm_major(&self) -> &str {
+        self.llvm.split('.').next().unwrap_or(&self.llvm)
+    }
+}
+
+/// The major version of LLVM that a compiler is built on.
+pub(crate) fn llvm_major(rustc: &Path) -> anyhow::Result<String> {
+    Ok(Version::of(rustc)?.llvm_major().to_owned())
+}
+
 /// A library to compile for the GPU.
 pub(crate) struct Package<'a> {
     pub(crate) manifest: &'a Path,
@@ -178,13 +208,7 @@ pub(crate) fn unavailable(request: &Request) -> Option<String> {
 /// Compiles the kernels for every architecture asked for.
 pub(crate) fn build(request: &Request) -> anyhow::Result<Build> {
     let compiler = Compiler::find(request)?;
-    println!(
-        "device compiler: {}, {} ({}), LLVM tools {}",
-        compiler.origin,
-        compiler.rustc.display(),
-        compiler.tool.compiler,
-        compiler.llvm_bin.display()
-    );
+    println!("device compiler: {compiler}");
     let manifest = workspace::root().join("kernels-crate/Cargo.toml");
     let mut ptx = Vec::new();
     for arch in &request.arches {
