@@ -24,7 +24,6 @@ mod ptx_text;
 mod rust_cuda;
 
 pub(crate) use llvm::{DEBIAN_RUSTC, llvm_major};
-pub(crate) use nvptx_link::{LLVM_BIN_VARIABLE, join};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 
 use super::nvptx_ir::Convergence;
-use super::nvptx_link::{self, LLVM_BIN_VARIABLE};
+use super::nvptx_link;
 use super::{Arch, Build, Built, Request, Tool};
 use crate::workspace;
 
@@ -19,9 +19,7 @@ const RUSTC_VARIABLE: &str = "FLASH_SAMPLING_DEVICE_RUSTC";
 /// Where Debian's `rustc-web` installs the compiler, beside any of rustup's.
 pub(crate) const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
 
-/// The target triple, and how cargo spells it in its variables.
 const TARGET: &str = "nvptx64-nvidia-cuda";
-const TARGET_VARIABLE: &str = "CARGO_TARGET_NVPTX64_NVIDIA_CUDA_LINKER";
 
 /// The MIR pass JumpThreading copies `asm!` into both sides of a branch; rustc's own
 /// LLVM passes would run before `asm!` is marked convergent.
@@ -115,12 +113,13 @@ impl Compiler {
         Ok(Self { rustc, cargo, llvm_bin, origin, tool })
     }
 
-    /// Compiles a package's library, with `core` and all else, to one module of bitcode.
-    pub(crate) fn bitcode(&self, package: &Package<'_>) -> anyhow::Result<PathBuf> {
+    /// Compiles a package's library, with `core` and all else, to an archive of bitcode:
+    /// for a `staticlib` rustc optimizes across crates and calls no linker.
+    pub(crate) fn archive(&self, package: &Package<'_>) -> anyhow::Result<PathBuf> {
         let target_dir = workspace::target("ptx");
         let mut command = Command::new(&self.cargo);
         command
-            .args(["rustc", "--lib", "--crate-type=cdylib", "--profile=ptx", "--locked"])
+            .args(["rustc", "--lib", "--crate-type=staticlib", "--profile=ptx", "--locked"])
             .args(["-Zbuild-std=core", "--target", TARGET, "--features", package.features])
             .arg("--manifest-path")
             .arg(package.manifest)
@@ -128,28 +127,26 @@ impl Compiler {
             .arg(&target_dir)
             .env("RUSTC", &self.rustc)
             .env("RUSTC_BOOTSTRAP", "1")
-            .env("CARGO_ENCODED_RUSTFLAGS", RUSTFLAGS.join("\x1f"))
-            .env(TARGET_VARIABLE, env::current_exe()?)
-            .env(LLVM_BIN_VARIABLE, &self.llvm_bin);
+            .env("CARGO_ENCODED_RUSTFLAGS", RUSTFLAGS.join("\x1f"));
         // What an outer cargo, or the user's shell, means for the host.
         for name in ["RUSTFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "RUSTUP_TOOLCHAIN"] {
             command.env_remove(name);
         }
         workspace::run(&mut command)?;
-        let name = format!("{}.ptx", package.library);
+        let name = format!("lib{}.a", package.library);
         Ok(target_dir.join(TARGET).join("ptx").join(name))
     }
 
-    /// PTX text of joined bitcode; see [`nvptx_link::assemble`].
-    pub(crate) fn assemble(
+    /// PTX text of an archive; see [`nvptx_link::link`].
+    pub(crate) fn link(
         &self,
-        bitcode: &Path,
+        archive: &Path,
         arch: &Arch,
         convergence: Convergence,
     ) -> anyhow::Result<String> {
-        let stem = bitcode.file_stem().unwrap_or_default().display();
-        let work = workspace::target("ptx/work").join(format!("{stem}.{}", arch.name));
-        nvptx_link::assemble(&self.llvm_bin, bitcode, arch, convergence, &work)
+        let stem = archive.file_stem().unwrap_or_default().display();
+        let work = workspace::target("ptx/link").join(format!("{stem}.{}", arch.name));
+        nvptx_link::link(&self.llvm_bin, archive, arch, convergence, &work)
     }
 }
 
@@ -194,7 +191,7 @@ pub(crate) fn llvm_major(rustc: &Path) -> anyhow::Result<String> {
 /// A library to compile for the GPU.
 pub(crate) struct Package<'a> {
     pub(crate) manifest: &'a Path,
-    /// Name of the library, as in `lib<name>.rlib`.
+    /// Name of the library, as in `lib<name>.a`.
     pub(crate) library: &'a str,
     /// Comma-separated cargo features.
     pub(crate) features: &'a str,
@@ -217,8 +214,8 @@ pub(crate) fn build(request: &Request) -> anyhow::Result<Build> {
             library: "flash_sampling_kernels",
             features: arch.features,
         };
-        let bitcode = compiler.bitcode(&package)?;
-        let text = compiler.assemble(&bitcode, arch, Convergence::Marked)?;
+        let archive = compiler.archive(&package)?;
+        let text = compiler.link(&archive, arch, Convergence::Marked)?;
         ptx.push(Built { arch: *arch, text });
     }
     Ok(Build { tool: compiler.tool, ptx })
