@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 use crate::{ptxas, workspace};
 use manifest::{FileRecord, Manifest};
 
+#[cfg(test)]
+mod convergence;
 mod llvm;
 pub(crate) mod manifest;
 mod nvptx_ir;
@@ -120,6 +122,7 @@ impl FromStr for Arch {
 }
 
 /// What to compile, and with what.
+#[derive(Default)]
 pub(crate) struct Request {
     pub(crate) arches: Vec<Arch>,
     pub(crate) rustc: Option<PathBuf>,
@@ -151,14 +154,7 @@ pub(crate) struct Built {
 
 /// The device compiler that the `llvm` codegen would take, in words.
 pub(crate) fn device_compiler() -> anyhow::Result<String> {
-    let request = Request {
-        arches: Vec::new(),
-        rustc: None,
-        llvm_bin: None,
-        rust_cuda_dir: None,
-        toolchain: None,
-    };
-    Ok(llvm::Compiler::find(&request)?.to_string())
+    Ok(llvm::Compiler::find(&Request::default())?.to_string())
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
