@@ -295,7 +295,7 @@ fn columns(rows: &[SamplingParams]) -> (Vec<f32>, Vec<u64>, Vec<u64>) {
 }
 
 /// The engine door with one variant, or with the planner's choice.
-struct EngineDoor {
+pub struct EngineDoor {
     name: String,
     gpu: Gpu,
     alignment_bytes: usize,
@@ -303,7 +303,8 @@ struct EngineDoor {
 }
 
 impl EngineDoor {
-    fn open(variant: Option<&str>) -> Option<Self> {
+    /// The first device, as [`Gpu::open`].
+    pub fn open(variant: Option<&str>) -> Option<Self> {
         let mut gpu = Gpu::open()?;
         gpu.sampler.force_variant(variant);
         let name = format!("{} on {}", variant.unwrap_or("auto"), gpu.sampler.device_name());
@@ -335,14 +336,15 @@ impl Implementation for EngineDoor {
 }
 
 /// The easy door, with the planner's choice.
-struct EasyDoor {
+pub struct EasyDoor {
     name: String,
     sampler: Sampler<Cuda>,
     head: Option<(Arc<Head>, DeviceHead)>,
 }
 
 impl EasyDoor {
-    fn open() -> Option<Self> {
+    /// The first device, as [`Gpu::open`].
+    pub fn open() -> Option<Self> {
         let sampler = Gpu::open()?.sampler;
         let name = format!("the easy door on {}", sampler.device_name());
         Some(Self { name, sampler, head: None })
