@@ -1,0 +1,51 @@
+//! What a call writes.
+#![forbid(unsafe_code)]
+
+use flash_sampling_kernels::abi::NO_TOKEN;
+use flash_sampling_kernels::status::Status;
+
+use crate::error::{Error, Need};
+use crate::problem::Problem;
+
+/// The results of a call, each `[B, S]` in row-major order. Reused from call to call:
+/// it grows to the largest problem and then allocates nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Output {
+    /// Tokens drawn, or [`NO_TOKEN`] for a row without an admissible one.
+    pub tokens: Vec<u32>,
+    /// What else there is to say about each token.
+    pub status: Vec<Status>,
+    /// Score of each token: `logit + temperature · noise`; `−inf` for [`NO_TOKEN`].
+    pub scores: Vec<f32>,
+    /// By how much each score exceeds the next best: a small margin is a near-tie, which
+    /// another order of summation may decide otherwise.
+    pub margins: Vec<f32>,
+}
+
+impl Output {
+    /// Makes room for the problem's results.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if there is no memory for them.
+    pub(crate) fn resize(&mut self, problem: &Problem) -> Result<(), Error> {
+        let outputs = problem.outputs();
+        resize(&mut self.tokens, outputs, NO_TOKEN)?;
+        resize(&mut self.status, outputs, Status::OK)?;
+        resize(&mut self.scores, outputs, f32::NEG_INFINITY)?;
+        resize(&mut self.margins, outputs, 0.0)
+    }
+}
+
+/// Gives `values` the length `len`, without panicking for want of memory.
+pub(crate) fn resize<T: Clone>(values: &mut Vec<T>, len: u64, value: T) -> Result<(), Error> {
+    let no_memory = |_| Error::Unsupported {
+        need: Need::HostMemory,
+        limit: isize::MAX as u64,
+        found: len.saturating_mul(size_of::<T>() as u64),
+    };
+    let len_here = usize::try_from(len).unwrap_or(usize::MAX);
+    values.try_reserve(len_here.saturating_sub(values.len())).map_err(no_memory)?;
+    values.resize(len_here, value);
+    Ok(())
+}

@@ -1,0 +1,260 @@
+//! From a problem and a machine to one variant, with reasons. Pure.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+
+use flash_sampling_kernels::abi::{Kernel, VARIANTS, Variant, n_tiles_v};
+use flash_sampling_kernels::dims::ceil_div;
+
+use crate::cpu::CpuVariant;
+use crate::error::{Error, Need, Unmet};
+use crate::problem::Problem;
+use crate::workspace::workspace_bytes;
+
+/// Shared memory that a multiprocessor keeps for itself with each resident block
+/// (CUDA C++ Programming Guide, compute capabilities 8.x and 9.0).
+const RESERVED_SHARED_BYTES: u32 = 1024;
+
+/// What the planner has to know of a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DeviceLimits {
+    /// Major · 10 + minor.
+    pub compute_capability: u32,
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+    /// Shared memory that one block may ask for, by opting in.
+    pub shared_bytes_per_block: u32,
+    /// Shared memory of a multiprocessor.
+    pub shared_bytes_per_sm: u32,
+}
+
+/// How a problem runs. Prints as a table that explains it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Plan {
+    /// The variant that runs.
+    pub variant: VariantId,
+    /// Blocks on a GPU; vocabulary tiles on the CPU. 0 for B = 0.
+    pub grid: u32,
+    /// Dynamic shared memory of a block; 0 on the CPU.
+    pub shared_bytes: u32,
+    /// Scratch of the call; see [`workspace_bytes`].
+    pub workspace_bytes: u64,
+    /// Every other variant of the machine's kind, with why it does not run.
+    pub refused: Vec<Refusal>,
+}
+
+/// Identifies a variant on either kind of machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VariantId {
+    /// A variant on the CPU.
+    Cpu(CpuVariant),
+    /// A kernel in PTX.
+    Gpu(&'static Variant),
+}
+
+impl VariantId {
+    /// Stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cpu(variant) => variant.name(),
+            Self::Gpu(variant) => variant.name,
+        }
+    }
+}
+
+/// A variant that does not run, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The variant.
+    pub variant: VariantId,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why a variant does not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It could not.
+    Unmet {
+        /// What is missing.
+        need: Need,
+        /// The bound: a maximum or a minimum, as [`Need`] says.
+        limit: u64,
+        /// The problem's or the machine's value.
+        found: u64,
+    },
+    /// It could, but the chosen one suits the problem better.
+    NotPreferred,
+    /// It could, but the caller asked for the chosen one.
+    NotForced,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Unmet { need, limit, found } => Unmet { need, limit, found }.fmt(f),
+            Self::NotPreferred => f.write_str("eligible, but not preferred"),
+            Self::NotForced => f.write_str("eligible, but another was asked for"),
+        }
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "variant          {}", self.variant.name())?;
+        if let VariantId::Gpu(variant) = self.variant {
+            writeln!(f, "entry            {}", variant.entry)?;
+            writeln!(f, "threads          {}", variant.threads)?;
+        }
+        writeln!(f, "grid             {}", self.grid)?;
+        writeln!(f, "shared bytes     {}", self.shared_bytes)?;
+        writeln!(f, "workspace bytes  {}", self.workspace_bytes)?;
+        let names = self.refused.iter().map(|refusal| refusal.variant.name().len());
+        let width = names.max().unwrap_or(0);
+        for Refusal { variant, reason } in &self.refused {
+            writeln!(f, "refused          {:width$}  {reason}", variant.name())?;
+        }
+        Ok(())
+    }
+}
+
+impl Plan {
+    /// The plan on a GPU: the eligible variant that suits the batch best, or the one
+    /// named `forced`.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if no variant is eligible, or the forced one is not.
+    pub fn for_gpu(
+        problem: &Problem,
+        limits: &DeviceLimits,
+        forced: Option<&str>,
+    ) -> Result<Self, Error> {
+        let refusal = |variant: &'static Variant| unmet_by_gpu(variant, problem, limits);
+        let chosen = match forced {
+            Some(name) => {
+                VARIANTS.iter().find(|variant| variant.name == name).ok_or(Error::Unsupported {
+                    need: Need::VariantName,
+                    limit: VARIANTS.len() as u64,
+                    found: 0,
+                })?
+            }
+            None => VARIANTS
+                .iter()
+                .filter(|variant| refusal(variant).is_none())
+                .min_by_key(|variant| rank(variant, problem.batch()))
+                .unwrap_or(&VARIANTS[0]),
+        };
+        if let Some(Unmet { need, limit, found }) = refusal(chosen) {
+            return Err(Error::Unsupported { need, limit, found });
+        }
+        Ok(Self {
+            variant: VariantId::Gpu(chosen),
+            grid: grid(chosen, problem, limits),
+            shared_bytes: chosen.shared_bytes,
+            workspace_bytes: workspace_bytes(problem),
+            refused: refused(
+                VARIANTS.iter().filter(|variant| variant.name != chosen.name),
+                VariantId::Gpu,
+                refusal,
+                forced.is_some(),
+            ),
+        })
+    }
+
+    /// The plan on this CPU with the variant `chosen`, which is available.
+    pub(crate) fn for_cpu(problem: &Problem, chosen: CpuVariant, forced: bool) -> Self {
+        let grid = match problem.batch() {
+            0 => 0,
+            _ => n_tiles_v(problem.first_token(), problem.vocab()),
+        };
+        Self {
+            variant: VariantId::Cpu(chosen),
+            grid,
+            shared_bytes: 0,
+            workspace_bytes: workspace_bytes(problem),
+            refused: refused(
+                CpuVariant::ALL.into_iter().filter(|&variant| variant != chosen),
+                VariantId::Cpu,
+                CpuVariant::unmet,
+                forced,
+            ),
+        }
+    }
+}
+
+/// The reasons against `others`, all but the chosen one.
+fn refused<V: Copy>(
+    others: impl Iterator<Item = V>,
+    id: impl Fn(V) -> VariantId,
+    unmet: impl Fn(V) -> Option<Unmet>,
+    forced: bool,
+) -> Vec<Refusal> {
+    let reason = |variant| match unmet(variant) {
+        Some(Unmet { need, limit, found }) => Reason::Unmet { need, limit, found },
+        None if forced => Reason::NotForced,
+        None => Reason::NotPreferred,
+    };
+    others.map(|variant| Refusal { variant: id(variant), reason: reason(variant) }).collect()
+}
+
+/// What a kernel in PTX lacks for the problem on that GPU.
+fn unmet_by_gpu(
+    variant: &'static Variant,
+    problem: &Problem,
+    limits: &DeviceLimits,
+) -> Option<Unmet> {
+    let at_least =
+        |need, limit: u64, found: u64| (found < limit).then_some(Unmet { need, limit, found });
+    let same_dtype = |need, found| match variant.dtype {
+        Some(dtype) if dtype != found => {
+            Some(Unmet { need, limit: dtype as u64, found: found as u64 })
+        }
+        _ => None,
+    };
+    let stride_alignment = |need, stride: u64, bytes: u64| {
+        // Strides are at least D, so not zero.
+        let found = 1 << (stride * bytes).trailing_zeros();
+        at_least(need, variant.alignment_bytes, found)
+    };
+    let (weights, hidden) = (problem.weights_dtype(), problem.hidden_dtype());
+    at_least(
+        Need::ComputeCapability,
+        variant.compute_capability.into(),
+        limits.compute_capability.into(),
+    )
+    .or_else(|| same_dtype(Need::WeightsDtype, weights))
+    .or_else(|| same_dtype(Need::HiddenDtype, hidden))
+    .or_else(|| at_least(Need::BaseAlignment, variant.alignment_bytes, problem.alignment_bytes()))
+    .or_else(|| {
+        let stride = problem.weights_stride();
+        stride_alignment(Need::WeightsStrideAlignment, stride, weights.bytes())
+    })
+    .or_else(|| {
+        let stride = problem.hidden_stride();
+        stride_alignment(Need::HiddenStrideAlignment, stride, hidden.bytes())
+    })
+    .or_else(|| {
+        let found = limits.shared_bytes_per_block.into();
+        at_least(Need::SharedBytes, variant.shared_bytes.into(), found)
+    })
+}
+
+/// The lower, the better: tensor cores first, then the least tile that holds the
+/// whole batch, then the largest.
+fn rank(variant: &Variant, batch: u32) -> (bool, bool, u32) {
+    let holds = variant.tile_b >= batch;
+    let waste = if holds { variant.tile_b } else { u32::MAX - variant.tile_b };
+    (variant.kernel == Kernel::SampleSimt, !holds, waste)
+}
+
+/// One wave of resident blocks, or fewer if there are fewer tiles.
+fn grid(variant: &Variant, problem: &Problem, limits: &DeviceLimits) -> u32 {
+    let tiles_v = u64::from(n_tiles_v(problem.first_token(), problem.vocab()));
+    let tiles_b = ceil_div(problem.batch().into(), variant.tile_b.into());
+    let block_bytes = variant.shared_bytes.saturating_add(RESERVED_SHARED_BYTES);
+    let resident = (limits.shared_bytes_per_sm / block_bytes).clamp(1, variant.blocks_per_sm);
+    let wave = u64::from(limits.multiprocessors.max(1)) * u64::from(resident);
+    // Saturates: tiles of 32-bit sizes are fewer than 2⁶⁴, and a grid has 31 bits.
+    u32::try_from(tiles_v.saturating_mul(tiles_b).min(wave)).unwrap_or(i32::MAX as u32)
+}
