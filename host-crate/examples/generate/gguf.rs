@@ -41,15 +41,21 @@ impl Gguf {
         self.value(key)?.to_string().ok().map(String::as_str)
     }
 
-    /// The count or id of `key`, if the file has one.
-    pub(crate) fn integer(&self, key: &str) -> Option<u64> {
-        self.value(key)?.to_u64().ok()
+    /// The id of the special token `name`: `bos`, `eos`, `eot`.
+    pub(crate) fn token_id(&self, name: &str) -> Option<u64> {
+        self.value(&format!("tokenizer.ggml.{name}_token_id"))?.to_u64().ok()
+    }
+
+    /// Sets `key` for those who read the metadata later.
+    pub(crate) fn set(&mut self, key: &str, value: Value) {
+        self.content.metadata.insert(key.to_owned(), value);
     }
 
     /// The positive count of `key`, which must be there.
     pub(crate) fn count(&self, key: &str) -> Result<usize> {
-        match self.integer(key).and_then(|count| count.try_into().ok()) {
-            Some(count) if count > 0 => Ok(count),
+        let count = self.value(key).and_then(|value| value.to_u64().ok());
+        match count.map(usize::try_from) {
+            Some(Ok(count)) if count > 0 => Ok(count),
             _ => bail!("the model's metadata lacks a positive count `{key}`"),
         }
     }
@@ -61,10 +67,8 @@ impl Gguf {
 
     /// Reads the tensor `name`, still quantized.
     pub(crate) fn tensor(&mut self, name: &str) -> Result<QTensor> {
-        self.content
-            .tensor(&mut self.file, name, &Device::Cpu)
-            .with_context(|| {
-                format!("cannot read the tensor `{name}`, the model is damaged: download it again")
-            })
+        self.content.tensor(&mut self.file, name, &Device::Cpu).with_context(|| {
+            format!("cannot read the tensor `{name}`, the model is damaged: download it again")
+        })
     }
 }

@@ -4,13 +4,16 @@
 //! Axes: `S` new tokens, `D` hidden, `H` query heads, `K` key-value heads, `E` values a head, `T` tokens so far.
 
 use anyhow::{Context, Result, ensure};
-use candle_core::{D, DType, Device, Module, Tensor, quantized::QMatMul};
+use candle_core::{
+    DType, Device, Module, Tensor,
+    quantized::{GgmlDType, QMatMul},
+};
 use candle_nn::{
     kv_cache::KvCache,
     ops::{rms_norm, silu, softmax_last_dim},
     rotary_emb::rope_i,
 };
-use half::bf16;
+use flash_sampling::bf16;
 
 use crate::gguf::Gguf;
 
@@ -25,6 +28,14 @@ pub(crate) struct LmHead {
     pub(crate) weights: Vec<bf16>,
     pub(crate) rows: usize,
     pub(crate) hidden: usize,
+}
+
+impl LmHead {
+    /// Drops the rows beyond the first `tokens`, which only fill up a round number.
+    pub(crate) fn drop_padding(&mut self, tokens: usize) {
+        self.rows = self.rows.min(tokens);
+        self.weights.truncate(self.rows * self.hidden);
+    }
 }
 
 /// A llama with its key-value cache.
@@ -55,14 +66,7 @@ impl Llama {
             .collect::<Result<_>>()?;
         let head = load_head(gguf)?;
         let context = gguf.count("llama.context_length")?;
-        let model = Self {
-            embedding,
-            layers,
-            norm,
-            rope_steps,
-            position: 0,
-            context,
-        };
+        let model = Self { embedding, layers, norm, rope_steps, position: 0, context };
         Ok((model, head))
     }
 
@@ -96,9 +100,7 @@ struct Shape {
 impl Shape {
     fn read(gguf: &Gguf) -> Result<Self> {
         let heads = gguf.count("llama.attention.head_count")?;
-        let kv_heads = gguf
-            .count("llama.attention.head_count_kv")
-            .unwrap_or(heads);
+        let kv_heads = gguf.count("llama.attention.head_count_kv").unwrap_or(heads);
         let head_size = match gguf.count("llama.attention.key_length") {
             Ok(size) => size,
             Err(_) => gguf.count("llama.embedding_length")? / heads,
@@ -111,12 +113,7 @@ impl Shape {
             .value("llama.attention.layer_norm_rms_epsilon")
             .and_then(|value| value.to_f32().ok())
             .context("the model's metadata lacks `llama.attention.layer_norm_rms_epsilon`")?;
-        Ok(Self {
-            heads,
-            kv_heads,
-            head_size,
-            epsilon,
-        })
+        Ok(Self { heads, kv_heads, head_size, epsilon })
     }
 }
 
@@ -145,11 +142,7 @@ impl Step {
                 Tensor::from_vec(mask, (tokens, past + tokens), &Device::Cpu)
             })
             .transpose()?;
-        Ok(Self {
-            cos: angles.cos()?,
-            sin: angles.sin()?,
-            mask,
-        })
+        Ok(Self { cos: angles.cos()?, sin: angles.sin()?, mask })
     }
 }
 
@@ -171,9 +164,7 @@ impl Layer {
     }
 
     fn forward(&mut self, x: &Tensor, step: &Step) -> Result<Tensor> {
-        let x = (x + self
-            .attention
-            .forward(&self.attention_norm.forward(x)?, step)?)?;
+        let x = (x + self.attention.forward(&self.attention_norm.forward(x)?, step)?)?;
         Ok((&x + self.mlp.forward(&self.mlp_norm.forward(&x)?)?)?)
     }
 }
@@ -250,11 +241,7 @@ struct Mlp {
 impl Mlp {
     fn load(gguf: &mut Gguf, prefix: &str) -> Result<Self> {
         let mut weights = |name| matrix(gguf, &format!("{prefix}.ffn_{name}.weight"));
-        Ok(Self {
-            gate: weights("gate")?,
-            up: weights("up")?,
-            down: weights("down")?,
-        })
+        Ok(Self { gate: weights("gate")?, up: weights("up")?, down: weights("down")? })
     }
 
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
@@ -270,10 +257,7 @@ struct Norm {
 
 impl Norm {
     fn load(gguf: &mut Gguf, shape: &Shape, name: &str) -> Result<Self> {
-        Ok(Self {
-            weight: gguf.tensor(name)?.dequantize(&Device::Cpu)?,
-            epsilon: shape.epsilon,
-        })
+        Ok(Self { weight: gguf.tensor(name)?.dequantize(&Device::Cpu)?, epsilon: shape.epsilon })
     }
 
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
@@ -281,8 +265,16 @@ impl Norm {
     }
 }
 
+/// Weights of a product.
+///
+/// candle has vector code for most quantized types; the others are slower than f32 and round more.
 fn matrix(gguf: &mut Gguf, name: &str) -> Result<QMatMul> {
-    Ok(QMatMul::from_qtensor(gguf.tensor(name)?)?)
+    use GgmlDType::{Q4_1, Q5_0, Q5_1, Q8_1};
+    let weights = gguf.tensor(name)?;
+    Ok(match weights.dtype() {
+        Q4_1 | Q5_0 | Q5_1 | Q8_1 => QMatMul::Tensor(weights.dequantize(&Device::Cpu)?),
+        _ => QMatMul::from_qtensor(weights)?,
+    })
 }
 
 fn load_head(gguf: &mut Gguf) -> Result<LmHead> {
@@ -290,11 +282,7 @@ fn load_head(gguf: &mut Gguf) -> Result<LmHead> {
     let head = gguf.tensor(if tied { "token_embd.weight" } else { "output.weight" })?;
     let (rows, hidden) = head.shape().dims2()?;
     let weights = head.dequantize(&Device::Cpu)?.to_dtype(DType::BF16)?;
-    Ok(LmHead {
-        weights: weights.flatten_all()?.to_vec1()?,
-        rows,
-        hidden,
-    })
+    Ok(LmHead { weights: weights.flatten_all()?.to_vec1()?, rows, hidden })
 }
 
 /// How far one position turns each pair; long-context models slow some pairs by `rope_freqs`.
@@ -304,9 +292,7 @@ fn rope_steps(gguf: &mut Gguf, shape: &Shape) -> Result<Vec<f32>> {
         scaling == "none",
         "the model scales its rotations by `{scaling}`, which this example does not know: pass another --model"
     );
-    let rotated = gguf
-        .count("llama.rope.dimension_count")
-        .unwrap_or(shape.head_size);
+    let rotated = gguf.count("llama.rope.dimension_count").unwrap_or(shape.head_size);
     ensure!(
         rotated == shape.head_size,
         "the model rotates {rotated} of {} values a head, this example rotates all: pass another --model",
@@ -316,10 +302,8 @@ fn rope_steps(gguf: &mut Gguf, shape: &Shape) -> Result<Vec<f32>> {
         .value("llama.rope.freq_base")
         .and_then(|value| value.to_f32().ok())
         .unwrap_or(DEFAULT_ROPE_BASE);
-    let mut steps: Vec<f32> = (0..rotated)
-        .step_by(2)
-        .map(|pair| base.powf(-(pair as f32) / rotated as f32))
-        .collect();
+    let mut steps: Vec<f32> =
+        (0..rotated).step_by(2).map(|pair| base.powf(-(pair as f32) / rotated as f32)).collect();
     if gguf.has_tensor("rope_freqs.weight") {
         let slowdown = gguf.tensor("rope_freqs.weight")?.dequantize(&Device::Cpu)?;
         let slowdown = slowdown.to_vec1::<f32>()?;
