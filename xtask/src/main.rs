@@ -11,6 +11,7 @@ mod device;
 mod ptx_report;
 mod setup;
 mod tidy;
+mod workspace;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "The tasks of flash-sampling")]
