@@ -91,9 +91,8 @@ fn check(command: &mut Command) -> anyhow::Result<()> {
 
 /// The last value of `--name value` or `--name=value`.
 fn flag<'a>(flags: &'a [String], name: &str) -> Option<&'a str> {
-    let next = flags.iter().skip(1).map(String::as_str).chain([""]);
-    flags.iter().zip(next).rev().find_map(|(flag, next)| match flag.strip_prefix(name)? {
-        "" => Some(next),
+    flags.iter().enumerate().rev().find_map(|(at, flag)| match flag.strip_prefix(name)? {
+        "" => Some(flags.get(at + 1).map_or("", String::as_str)),
         rest => rest.strip_prefix('='),
     })
 }

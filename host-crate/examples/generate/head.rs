@@ -1,8 +1,8 @@
 //! The LM head and the sampler, on one device.
 
-use anyhow::{Context, Result};
+use anyhow::{Result, bail};
 use flash_sampling::{
-    Inputs, MatrixRef, Operand, Output, Plan, Problem, Sampler, SamplingParams, bf16,
+    Inputs, MatrixRef, Operand, Output, Problem, Sampler, SamplingParams, bf16,
     cuda::{Cuda, DeviceHead},
 };
 
@@ -28,7 +28,7 @@ pub(crate) struct Head {
 }
 
 enum Place {
-    Cpu { sampler: Sampler, weights: Vec<bf16> },
+    Cpu { sampler: Sampler, weights: Vec<bf16>, no_gpu: Option<anyhow::Error> },
     Cuda { sampler: Sampler<Cuda>, weights: DeviceHead },
 }
 
@@ -37,27 +37,31 @@ impl Head {
     pub(crate) fn new(device: Device, head: LmHead) -> Result<Self> {
         let LmHead { weights, rows, hidden } = head;
         let matrix = MatrixRef::new(Operand::Weights, &weights, rows, hidden)?;
-        let place = match device {
-            Device::Cpu => None,
-            Device::Cuda => Some(
-                Place::cuda(matrix).context("no GPU can be used, pass --device cpu")?,
-            ),
-            Device::Auto => Place::cuda(matrix)
-                .inspect_err(|reason| eprintln!("no GPU: {reason:#}"))
-                .ok(),
+        let cuda = (device != Device::Cpu).then(|| Place::cuda(matrix)).transpose();
+        let place = match cuda {
+            Ok(Some(place)) => place,
+            Err(reason) if device == Device::Cuda => {
+                bail!("no GPU: {reason:#}; pass --device cpu");
+            }
+            other => Place::Cpu { sampler: Sampler::cpu(), weights, no_gpu: other.err() },
         };
-        let place = place.unwrap_or_else(|| Place::Cpu { sampler: Sampler::cpu(), weights });
         Ok(Self { place, rows, hidden, output: Output::default() })
     }
 
     /// The device and the variant that draw a token.
     pub(crate) fn describe(&self) -> Result<String> {
         let problem = Problem::builder(1, self.rows as u64, self.hidden as u64).build()?;
-        let (device, plan) = match &self.place {
-            Place::Cpu { sampler, .. } => ("CPU", sampler.plan(&problem)?),
-            Place::Cuda { sampler, .. } => (sampler.device_name(), sampler.plan(&problem)?),
-        };
-        Ok(format!("{device}, variant {}", plan.variant.name()))
+        Ok(match &self.place {
+            Place::Cpu { sampler, no_gpu, .. } => {
+                let variant = sampler.plan(&problem)?.variant.name();
+                let why = no_gpu.as_ref().map(|reason| format!(" (no GPU: {reason:#})"));
+                format!("CPU, variant {variant}{}", why.unwrap_or_default())
+            }
+            Place::Cuda { sampler, .. } => {
+                let variant = sampler.plan(&problem)?.variant.name();
+                format!("{}, variant {variant}", sampler.device_name())
+            }
+        })
     }
 
     /// Draws `draws` tokens after the hidden state `[D]`.
@@ -70,7 +74,7 @@ impl Head {
         let hidden_states = MatrixRef::new(Operand::HiddenStates, hidden_state, 1, self.hidden)?;
         let output = &mut self.output;
         match &mut self.place {
-            Place::Cpu { sampler, weights } => {
+            Place::Cpu { sampler, weights, .. } => {
                 let weights = MatrixRef::new(Operand::Weights, weights, self.rows, self.hidden)?;
                 sampler.sample(&Inputs::new(hidden_states, weights), &[params], draws, output)?;
             }
