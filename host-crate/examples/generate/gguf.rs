@@ -41,6 +41,19 @@ impl Gguf {
         self.value(key)?.to_string().ok().map(String::as_str)
     }
 
+    /// The elements of the array `key`, which must be there.
+    pub(crate) fn list<T>(
+        &self,
+        key: &str,
+        element: impl Fn(&Value) -> candle_core::Result<T>,
+    ) -> Result<Vec<T>> {
+        let values = self.value(key).and_then(|value| value.to_vec().ok());
+        let values =
+            values.with_context(|| format!("the model's metadata lacks the list `{key}`"))?;
+        let list = values.iter().map(element).collect::<candle_core::Result<_>>();
+        list.with_context(|| format!("the model's metadata has a broken list `{key}`"))
+    }
+
     /// The id of the special token `name`: `bos`, `eos`, `eot`.
     pub(crate) fn token_id(&self, name: &str) -> Option<u64> {
         self.value(&format!("tokenizer.ggml.{name}_token_id"))?.to_u64().ok()

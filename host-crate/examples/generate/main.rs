@@ -67,7 +67,9 @@ fn main() -> ExitCode {
     match generate(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            // candle appends a backtrace where the environment asks for one.
+            let error = format!("{error:#}");
+            eprintln!("error: {}", error.lines().next().unwrap_or_default());
             ExitCode::FAILURE
         }
     }
@@ -93,9 +95,12 @@ fn generate(args: &Args) -> Result<()> {
     let mut text = vocabulary.stream();
     let mut stdout = std::io::stdout().lock();
     let mut tally = Tally::start(prompt.len());
-    let mut hidden_state = model.forward(&prompt)?;
-    tally.prompt_done();
+    let mut tokens = prompt;
     for position in 0..args.max_tokens {
+        let hidden_state = model.forward(&tokens)?;
+        if position == 0 {
+            tally.prompt_done();
+        }
         let params = SamplingParams::new(args.temperature, args.seed, position.into());
         let draws = if position == 0 { args.draws } else { 1 };
         let sampling = Instant::now();
@@ -113,7 +118,7 @@ fn generate(args: &Args) -> Result<()> {
             write!(stdout, "{text}")?;
             stdout.flush()?;
         }
-        hidden_state = model.forward(&[token])?;
+        tokens = vec![token];
     }
     writeln!(stdout)?;
     eprint!("{tally}");
