@@ -213,3 +213,27 @@ fn size(folder: &Path) -> u64 {
     });
     sizes.sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_read_in_both_spellings() {
+        let flags = ["--prompt", "--device", "--model=a.gguf", "--models=b", "--device"];
+        let flags = flags.map(str::to_owned);
+        assert_eq!(flag(&flags, "--model"), Some("a.gguf"));
+        assert_eq!(flag(&flags, "--prompt"), Some("--device"));
+        assert_eq!(flag(&flags, "--device"), Some(""), "the last one counts");
+        assert_eq!(flag(&flags, "--seed"), None);
+    }
+
+    #[test]
+    fn a_copy_is_hashed() {
+        let mut copied = Vec::new();
+        let sha256 = copy(&b"abc"[..], &mut copied, "copying").unwrap();
+        assert_eq!(copied, b"abc");
+        // FIPS 180-2, appendix B.1.
+        assert_eq!(sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+}
