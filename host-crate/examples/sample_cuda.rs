@@ -11,8 +11,7 @@ fn main() -> Result<(), Error> {
 
     // Where a model would give its LM head, some numbers.
     let weights: Vec<bf16> = (0..vocab * hidden).map(|i| number(i as u32)).collect();
-    let head =
-        sampler.upload(MatrixRef::new(Operand::Weights, &weights, vocab, hidden)?, None)?;
+    let head = sampler.upload(MatrixRef::new(Operand::Weights, &weights, vocab, hidden)?, None)?;
 
     let mut output = Output::default();
     for step in 0..4 {

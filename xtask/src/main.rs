@@ -1,6 +1,8 @@
 //! `cargo xtask`: everything about this repository that is not `cargo build` or `cargo test`.
 #![allow(clippy::print_stdout, reason = "a command-line tool")]
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 mod build_ptx;
@@ -45,8 +47,18 @@ enum Task {
     Sanitize(device::SanitizeArgs),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().task {
+fn main() -> ExitCode {
+    match run(Cli::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> anyhow::Result<()> {
+    match task {
         Task::Setup(args) => setup::run(args),
         Task::BuildPtx(args) => build_ptx::run(args),
         Task::PtxReport(args) => ptx_report::run(args),
