@@ -1,6 +1,8 @@
 //! `cargo xtask`: everything about this repository that is not `cargo build` or `cargo test`.
 #![allow(clippy::print_stdout, reason = "a command-line tool")]
 
+use std::env;
+
 use clap::{Parser, Subcommand};
 
 mod build_ptx;
@@ -9,8 +11,10 @@ mod cuda_stub;
 mod demo;
 mod device;
 mod ptx_report;
+mod ptxas;
 mod setup;
 mod tidy;
+mod workspace;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "The tasks of flash-sampling")]
@@ -44,6 +48,11 @@ enum Task {
 }
 
 fn main() -> anyhow::Result<()> {
+    // `build-ptx` names this program as rustc's linker.
+    if let Some(llvm_bin) = env::var_os(build_ptx::LLVM_BIN_VARIABLE) {
+        let arguments: Vec<_> = env::args_os().skip(1).collect();
+        return build_ptx::join(&llvm_bin, &arguments);
+    }
     match Cli::parse().task {
         Task::Setup(args) => setup::run(args),
         Task::BuildPtx(args) => build_ptx::run(args),
