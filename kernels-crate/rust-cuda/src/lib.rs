@@ -1,13 +1,16 @@
-//! PTX entries of the `rust-cuda` code generator: those of the kernels crate's
-//! `entry.rs`, with the same names and parameters, marked by `cuda_std`'s `#[kernel]`.
+//! PTX entries of the `rust-cuda` code generator: the twins of those in the kernels
+//! crate's `entry.rs`, marked by `cuda_std`'s `#[kernel]`.
+//!
+//! `cuda_builder` compiles this with `no_std`, and `cuda_std` has the panic handler.
 
 use cuda_std::kernel;
+use half::{bf16, f16};
+
 use flash_sampling_kernels::abi::SampleParams;
 use flash_sampling_kernels::arch;
 use flash_sampling_kernels::kernels::{
     noise_probe, sample_mma::sample_mma, sample_simt::sample_simt,
 };
-use half::{bf16, f16};
 
 /// # Safety
 /// The preconditions of `kernels/sample_simt.rs`.
@@ -23,16 +26,13 @@ pub unsafe fn flash_sampling_sample_simt(
         sample_simt(weights, hidden_states, &params, shared, arch::block_idx(), arch::grid_dim());
     }
 }
+
 macro_rules! sample_mma_entry {
     ($name:ident, $element:ty, $n_tiles:literal) => {
         /// # Safety
         /// The preconditions of `kernels/sample_mma.rs`.
         #[kernel]
-        pub unsafe fn $name(
-            weights: *const u8,
-            hidden_states: *const u8,
-            params: SampleParams,
-        ) {
+        pub unsafe fn $name(weights: *const u8, hidden_states: *const u8, params: SampleParams) {
             // SAFETY: the caller's promise.
             unsafe { sample_mma::<$element, $n_tiles>(weights, hidden_states, &params) }
         }
@@ -60,17 +60,12 @@ pub unsafe fn flash_sampling_noise(out: *mut f32, first_word: u32, n: u32) {
 /// # Safety
 /// `sum` is a valid global address.
 #[kernel]
-pub unsafe fn flash_sampling_noise_digest(
-    sum: *mut u64,
-    first_word: u64,
-    n: u64,
-) {
+pub unsafe fn flash_sampling_noise_digest(sum: *mut u64, first_word: u64, n: u64) {
     let (thread, threads) = grid_thread();
     // SAFETY: the caller's promise.
     unsafe { noise_probe::add_digest(sum, first_word, n, thread as u64, threads as u64) }
 }
 
-/// Index of the thread in the grid, and threads of the grid.
 /// Index of the thread in the grid, and threads of the grid.
 fn grid_thread() -> (u32, u32) {
     let block = arch::block_dim();
