@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 use crate::{ptxas, workspace};
 use manifest::{FileRecord, Manifest};
 
+#[cfg(test)]
+mod convergence;
 mod llvm;
 pub(crate) mod manifest;
 mod nvptx_ir;
@@ -23,8 +25,7 @@ mod nvptx_link;
 mod ptx_text;
 mod rust_cuda;
 
-pub(crate) use llvm::DEBIAN_RUSTC;
-pub(crate) use nvptx_link::{LLVM_BIN_VARIABLE, join};
+pub(crate) use llvm::{DEBIAN_RUSTC, llvm_major};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -103,11 +104,6 @@ const ARCHES: [Arch; 2] = [
 ];
 
 impl Arch {
-    /// Name of its file in `host-crate/ptx/`.
-    pub(crate) fn file_name(&self) -> String {
-        format!("flash_sampling.{}.ptx", self.name)
-    }
-
     /// The entries that its file must have.
     fn entries(&self) -> BTreeSet<&'static str> {
         let variants = VARIANTS.iter().filter(|v| v.compute_capability <= self.compute_capability);
@@ -126,6 +122,7 @@ impl FromStr for Arch {
 }
 
 /// What to compile, and with what.
+#[derive(Default)]
 pub(crate) struct Request {
     pub(crate) arches: Vec<Arch>,
     pub(crate) rustc: Option<PathBuf>,
@@ -153,6 +150,11 @@ pub(crate) struct Tool {
 pub(crate) struct Built {
     pub(crate) arch: Arch,
     pub(crate) text: String,
+}
+
+/// The device compiler that the `llvm` codegen would take, in words.
+pub(crate) fn device_compiler() -> anyhow::Result<String> {
+    Ok(llvm::Compiler::find(&Request::default())?.to_string())
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
@@ -206,7 +208,7 @@ fn write(codegen: Codegen, build: Build) -> anyhow::Result<()> {
     }
     let mut files = Vec::new();
     for built in &build.ptx {
-        let path = folder.join(built.arch.file_name());
+        let path = folder.join(manifest::file_name(built.arch.name));
         fs::write(&path, &built.text)?;
         let entries = match &ptxas {
             Ok(ptxas) => ptxas.assemble(&path, built.arch.name)?.entries,
@@ -245,7 +247,7 @@ fn check(codegen: Option<Codegen>, mut request: Request) -> anyhow::Result<()> {
     ensure!(recorded == ARCHES.map(|arch| arch.name), "the manifest lists {recorded:?}; {repair}");
     let mut committed = Vec::new();
     for (arch, record) in ARCHES.iter().zip(&manifest.files) {
-        let path = manifest::folder().join(arch.file_name());
+        let path = manifest::folder().join(manifest::file_name(arch.name));
         let shown = workspace::shown(&path);
         let text = fs::read_to_string(&path).with_context(|| format!("no {shown}; {repair}"))?;
         ensure!(
@@ -277,7 +279,7 @@ fn check(codegen: Option<Codegen>, mut request: Request) -> anyhow::Result<()> {
             bail!(
                 "{} differs from a new build at line {line}:\n  committed: {old}\n  built:     \
                  {new}\n{repair}",
-                built.arch.file_name()
+                manifest::file_name(built.arch.name)
             );
         }
     }

@@ -1,8 +1,6 @@
 //! `cargo xtask`: everything about this repository that is not `cargo build` or `cargo test`.
 #![allow(clippy::print_stdout, reason = "a command-line tool")]
 
-use std::env;
-
 use clap::{Parser, Subcommand};
 
 mod build_ptx;
@@ -48,11 +46,6 @@ enum Task {
 }
 
 fn main() -> anyhow::Result<()> {
-    // `build-ptx` names this program as rustc's linker.
-    if let Some(llvm_bin) = env::var_os(build_ptx::LLVM_BIN_VARIABLE) {
-        let arguments: Vec<_> = env::args_os().skip(1).collect();
-        return build_ptx::join(&llvm_bin, &arguments);
-    }
     match Cli::parse().task {
         Task::Setup(args) => setup::run(args),
         Task::BuildPtx(args) => build_ptx::run(args),

@@ -15,6 +15,11 @@ pub(crate) fn unpacked() -> PathBuf {
     workspace::target("ptxas")
 }
 
+/// The program in there.
+pub(crate) fn unpacked_program() -> PathBuf {
+    unpacked().join("nvidia/cu13/bin/ptxas")
+}
+
 /// What one entry needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Resources {
@@ -50,8 +55,8 @@ pub(crate) fn find() -> anyhow::Result<Ptxas> {
     let homes = ["CUDA_HOME", "CUDA_PATH"].map(|name| env::var_os(name).map(PathBuf::from));
     let path = env::split_paths(&on_path)
         .chain(homes.into_iter().flatten().map(|home| home.join("bin")))
-        .chain([unpacked().join("nvidia/cu13/bin")])
         .map(|folder| folder.join("ptxas"))
+        .chain([unpacked_program()])
         .find(|path| path.is_file())
         .context(
             "no ptxas on PATH, in CUDA_HOME or under target/ptxas; `cargo xtask setup` unpacks \

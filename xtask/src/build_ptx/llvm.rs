@@ -2,13 +2,14 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, ensure};
 
 use super::nvptx_ir::Convergence;
-use super::nvptx_link::{self, LLVM_BIN_VARIABLE};
+use super::nvptx_link;
 use super::{Arch, Build, Built, Request, Tool};
 use crate::workspace;
 
@@ -18,9 +19,7 @@ const RUSTC_VARIABLE: &str = "FLASH_SAMPLING_DEVICE_RUSTC";
 /// Where Debian's `rustc-web` installs the compiler, beside any of rustup's.
 pub(crate) const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
 
-/// The target triple, and how cargo spells it in its variables.
 const TARGET: &str = "nvptx64-nvidia-cuda";
-const TARGET_VARIABLE: &str = "CARGO_TARGET_NVPTX64_NVIDIA_CUDA_LINKER";
 
 /// The MIR pass JumpThreading copies `asm!` into both sides of a branch; rustc's own
 /// LLVM passes would run before `asm!` is marked convergent.
@@ -81,15 +80,8 @@ impl Compiler {
         cargo: PathBuf,
         llvm_bin: Option<&Path>,
     ) -> anyhow::Result<Self> {
-        let version = workspace::output(Command::new(&rustc).arg("-vV"))?;
-        let field = |name: &str| {
-            version
-                .lines()
-                .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
-                .with_context(|| format!("{} -vV has no line {name:?}", rustc.display()))
-        };
-        let llvm = field("LLVM version")?;
-        let major = llvm.split('.').next().unwrap_or(llvm);
+        let version = Version::of(&rustc)?;
+        let major = version.llvm_major();
         let sysroot = workspace::output(Command::new(&rustc).args(["--print", "sysroot"]))?;
         let rustlib = Path::new(sysroot.trim()).join("lib/rustlib");
         ensure!(
@@ -100,7 +92,7 @@ impl Compiler {
             Some(folder) => folder.to_owned(),
             None => [
                 PathBuf::from(format!("/usr/lib/llvm-{major}/bin")),
-                rustlib.join(field("host")?).join("bin"),
+                rustlib.join(&version.host).join("bin"),
             ]
             .into_iter()
             .find(|folder| folder.join("llc").is_file())
@@ -113,22 +105,21 @@ impl Compiler {
         let found = found.with_context(|| format!("{} names no version", llvm_bin.display()))?;
         ensure!(
             found.split('.').next() == Some(major),
-            "rustc is built on LLVM {llvm}, but {} has {found}",
+            "rustc is built on LLVM {}, but {} has {found}",
+            version.llvm,
             llvm_bin.display()
         );
-        let tool = Tool {
-            compiler: version.lines().next().unwrap_or_default().to_owned(),
-            backend: format!("LLVM {found}"),
-        };
+        let tool = Tool { compiler: version.line, backend: format!("LLVM {found}") };
         Ok(Self { rustc, cargo, llvm_bin, origin, tool })
     }
 
-    /// Compiles a package's library, with `core` and all else, to one module of bitcode.
-    pub(crate) fn bitcode(&self, package: &Package<'_>) -> anyhow::Result<PathBuf> {
+    /// Compiles a package's library, with `core` and all else, to an archive of bitcode:
+    /// for a `staticlib` rustc optimizes across crates and calls no linker.
+    pub(crate) fn archive(&self, package: &Package<'_>) -> anyhow::Result<PathBuf> {
         let target_dir = workspace::target("ptx");
         let mut command = Command::new(&self.cargo);
         command
-            .args(["rustc", "--lib", "--crate-type=cdylib", "--profile=ptx", "--locked"])
+            .args(["rustc", "--lib", "--crate-type=staticlib", "--profile=ptx", "--locked"])
             .args(["-Zbuild-std=core", "--target", TARGET, "--features", package.features])
             .arg("--manifest-path")
             .arg(package.manifest)
@@ -136,35 +127,71 @@ impl Compiler {
             .arg(&target_dir)
             .env("RUSTC", &self.rustc)
             .env("RUSTC_BOOTSTRAP", "1")
-            .env("CARGO_ENCODED_RUSTFLAGS", RUSTFLAGS.join("\x1f"))
-            .env(TARGET_VARIABLE, env::current_exe()?)
-            .env(LLVM_BIN_VARIABLE, &self.llvm_bin);
+            .env("CARGO_ENCODED_RUSTFLAGS", RUSTFLAGS.join("\x1f"));
         // What an outer cargo, or the user's shell, means for the host.
         for name in ["RUSTFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "RUSTUP_TOOLCHAIN"] {
             command.env_remove(name);
         }
         workspace::run(&mut command)?;
-        let name = format!("{}.ptx", package.library);
+        let name = format!("lib{}.a", package.library);
         Ok(target_dir.join(TARGET).join("ptx").join(name))
     }
 
-    /// PTX text of joined bitcode; see [`nvptx_link::assemble`].
-    pub(crate) fn assemble(
+    /// PTX text of an archive; see [`nvptx_link::link`].
+    pub(crate) fn link(
         &self,
-        bitcode: &Path,
+        archive: &Path,
         arch: &Arch,
         convergence: Convergence,
     ) -> anyhow::Result<String> {
-        let stem = bitcode.file_stem().unwrap_or_default().display();
-        let work = workspace::target("ptx/work").join(format!("{stem}.{}", arch.name));
-        nvptx_link::assemble(&self.llvm_bin, bitcode, arch, convergence, &work)
+        let stem = archive.file_stem().unwrap_or_default().display();
+        let work = workspace::target("ptx/link").join(format!("{stem}.{}", arch.name));
+        nvptx_link::link(&self.llvm_bin, archive, arch, convergence, &work)
     }
+}
+
+impl fmt::Display for Compiler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { origin, rustc, llvm_bin, tool, .. } = self;
+        let (rustc, llvm_bin) = (rustc.display(), llvm_bin.display());
+        write!(f, "{origin} {rustc} ({}), {} in {llvm_bin}", tool.compiler, tool.backend)
+    }
+}
+
+/// What `rustc -vV` says.
+struct Version {
+    line: String,
+    host: String,
+    llvm: String,
+}
+
+impl Version {
+    fn of(rustc: &Path) -> anyhow::Result<Self> {
+        let text = workspace::output(Command::new(rustc).arg("-vV"))?;
+        let field = |name: &str| {
+            text.lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+                .map(str::to_owned)
+                .with_context(|| format!("{} -vV has no line {name:?}", rustc.display()))
+        };
+        let line = text.lines().next().unwrap_or_default().to_owned();
+        Ok(Self { line, host: field("host")?, llvm: field("LLVM version")? })
+    }
+
+    fn llvm_major(&self) -> &str {
+        self.llvm.split('.').next().unwrap_or(&self.llvm)
+    }
+}
+
+/// The major version of LLVM that a compiler is built on.
+pub(crate) fn llvm_major(rustc: &Path) -> anyhow::Result<String> {
+    Ok(Version::of(rustc)?.llvm_major().to_owned())
 }
 
 /// A library to compile for the GPU.
 pub(crate) struct Package<'a> {
     pub(crate) manifest: &'a Path,
-    /// Name of the library, as in `lib<name>.rlib`.
+    /// Name of the library, as in `lib<name>.a`.
     pub(crate) library: &'a str,
     /// Comma-separated cargo features.
     pub(crate) features: &'a str,
@@ -178,13 +205,7 @@ pub(crate) fn unavailable(request: &Request) -> Option<String> {
 /// Compiles the kernels for every architecture asked for.
 pub(crate) fn build(request: &Request) -> anyhow::Result<Build> {
     let compiler = Compiler::find(request)?;
-    println!(
-        "device compiler: {}, {} ({}), LLVM tools {}",
-        compiler.origin,
-        compiler.rustc.display(),
-        compiler.tool.compiler,
-        compiler.llvm_bin.display()
-    );
+    println!("device compiler: {compiler}");
     let manifest = workspace::root().join("kernels-crate/Cargo.toml");
     let mut ptx = Vec::new();
     for arch in &request.arches {
@@ -193,8 +214,8 @@ pub(crate) fn build(request: &Request) -> anyhow::Result<Build> {
             library: "flash_sampling_kernels",
             features: arch.features,
         };
-        let bitcode = compiler.bitcode(&package)?;
-        let text = compiler.assemble(&bitcode, arch, Convergence::Marked)?;
+        let archive = compiler.archive(&package)?;
+        let text = compiler.link(&archive, arch, Convergence::Marked)?;
         ptx.push(Built { arch: *arch, text });
     }
     Ok(Build { tool: compiler.tool, ptx })

@@ -38,6 +38,18 @@ pub(crate) struct FileRecord {
     pub(crate) entries: BTreeMap<String, Resources>,
 }
 
+impl FileRecord {
+    /// Its name in [`folder`].
+    pub(crate) fn file_name(&self) -> String {
+        file_name(&self.arch)
+    }
+}
+
+/// Name of an architecture's file in [`folder`].
+pub(crate) fn file_name(arch: &str) -> String {
+    format!("flash_sampling.{arch}.ptx")
+}
+
 impl Manifest {
     pub(crate) fn read() -> anyhow::Result<Self> {
         let path = path();
