@@ -11,7 +11,7 @@ use std::process::Command;
 
 use anyhow::{Context, ensure};
 
-use super::{Arch, Build, Built, Request, Tool};
+use super::{Arch, Build, Built, Request, Tool, manifest};
 use crate::workspace;
 
 /// The repository that `kernels-crate/rust-cuda/Cargo.toml` names.
@@ -89,14 +89,21 @@ pub(crate) fn build(request: &Request) -> anyhow::Result<Build> {
     let version = workspace::output(rustup_run(&toolchain, "rustc").arg("-V"))
         .with_context(|| format!("no toolchain {toolchain}"))?;
     let compiler = version.trim().to_owned();
-    let overrides = match &request.rust_cuda_dir {
-        Some(folder) => patches(&folder.canonicalize().context("--rust-cuda-dir")?)?,
-        None => vec!["--locked".into()],
+    let (origin, overrides) = match &request.rust_cuda_dir {
+        Some(folder) => ("local", patches(&folder.canonicalize().context("--rust-cuda-dir")?)?),
+        None => ("pinned", vec!["--locked".into()]),
     };
-    println!("rust-cuda: toolchain {toolchain} ({compiler})");
+    println!("rust-cuda: {origin} revision, toolchain {toolchain} ({compiler})");
+    // `cuda_builder` takes whatever code generator it finds in the target folder, so
+    // each has its own.
+    let folder = format!("{origin}-{}", toolchain.replace(['/', '\\'], "_"));
+    let target_dir = workspace::target("rust-cuda").join(folder);
     let lock = LockFile::read()?;
-    let ptx: anyhow::Result<Vec<Built>> =
-        request.arches.iter().map(|arch| compile(&toolchain, &overrides, *arch)).collect();
+    let ptx: anyhow::Result<Vec<Built>> = request
+        .arches
+        .iter()
+        .map(|arch| compile(&toolchain, &overrides, &target_dir, *arch))
+        .collect();
     lock.restore()?;
     // Names, beside a failure, the first thing that seems to be missing.
     let ptx = ptx.with_context(|| match unavailable(request) {
@@ -141,10 +148,14 @@ impl LockFile {
 
 /// Starts the builder for one architecture. `overrides` go to both cargos: the one
 /// that builds the builder, and the one that it starts.
-fn compile(toolchain: &str, overrides: &[OsString], arch: Arch) -> anyhow::Result<Built> {
-    let folder = workspace::target("rust-cuda");
-    fs::create_dir_all(&folder)?;
-    let out = folder.join(arch.file_name());
+fn compile(
+    toolchain: &str,
+    overrides: &[OsString],
+    target_dir: &Path,
+    arch: Arch,
+) -> anyhow::Result<Built> {
+    fs::create_dir_all(target_dir)?;
+    let out = target_dir.join(manifest::file_name(arch.name));
     let mut command = rustup_run(toolchain, "cargo");
     command
         .args(["run", "--package", BUILDER])
@@ -155,24 +166,20 @@ fn compile(toolchain: &str, overrides: &[OsString], arch: Arch) -> anyhow::Resul
         .args(["--features", arch.features])
         .args(overrides)
         .current_dir(package())
-        .env("LD_LIBRARY_PATH", with_libnvvm(env::var_os("LD_LIBRARY_PATH"))?);
-    // What an outer cargo, or the user's shell, means for other compilers.
-    for name in
-        ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC", "RUSTC_WRAPPER", "RUSTC_BOOTSTRAP"]
-    {
+        .env("CARGO_TARGET_DIR", target_dir);
+    // The loader has to find libNVVM for the builder and for the code generator.
+    if let Ok(cuda) = cuda_root() {
+        let path = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        let folders = [cuda.join("nvvm/lib64")].into_iter().chain(env::split_paths(&path));
+        command.env("LD_LIBRARY_PATH", env::join_paths(folders)?);
+    }
+    // What the user's shell means for the host's compiler.
+    for name in ["RUSTC", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER"] {
         command.env_remove(name);
     }
     workspace::run(&mut command)?;
     let text = fs::read_to_string(&out).with_context(|| out.display().to_string())?;
     Ok(Built { arch, text: finished(&text, &arch) })
-}
-
-/// A library path with libNVVM's folder in front: the loader has to find it both for
-/// the builder and for the code generator, and toolkits leave that to their users.
-fn with_libnvvm(path: Option<OsString>) -> anyhow::Result<OsString> {
-    let libnvvm = cuda_root()?.join("nvvm/lib64");
-    let others = path.iter().flat_map(env::split_paths);
-    Ok(env::join_paths([libnvvm].into_iter().chain(others))?)
 }
 
 /// Restores what libNVVM takes from the source or adds to it: the alignment of dynamic
@@ -245,13 +252,7 @@ mod tests {
 
     #[test]
     fn the_toolchain_is_the_pinned_one_unless_another_is_asked_for() {
-        let mut request = Request {
-            arches: Vec::new(),
-            rustc: None,
-            llvm_bin: None,
-            rust_cuda_dir: None,
-            toolchain: None,
-        };
+        let mut request = Request::default();
         assert!(toolchain(&request).unwrap().starts_with("nightly-"));
         request.toolchain = Some("mine".into());
         assert_eq!(toolchain(&request).unwrap(), "mine");
