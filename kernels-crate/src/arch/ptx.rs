@@ -207,7 +207,14 @@ mod dynamic_shared {
     #[unsafe(link_section = ".shared")]
     static mut DYNAMIC_SHARED: Base = Base([]);
 
-    #[cfg(not(feature = "codegen-rust-cuda"))]
+    // An external static, whose alignment Rust-CUDA drops: `xtask` restores it in
+    // the PTX.
+    #[cfg(feature = "codegen-rust-cuda")]
+    unsafe extern "C" {
+        #[nvvm_internal::addrspace(3)]
+        static mut DYNAMIC_SHARED: Base;
+    }
+
     #[inline(always)]
     pub(super) fn base() -> *mut u8 {
         (&raw mut DYNAMIC_SHARED).cast()
