@@ -11,6 +11,7 @@ use std::process::Command;
 
 use anyhow::{Context, ensure};
 
+use super::nvptx_ir::DYNAMIC_SHARED_ALIGN;
 use super::{Arch, Build, Built, Request, Tool, manifest};
 use crate::workspace;
 
@@ -25,9 +26,6 @@ const BUILDER: &str = "flash-sampling-rust-cuda-builder";
 /// Where the build scripts of Rust-CUDA look for a CUDA toolkit, in this order.
 const CUDA_VARIABLES: [&str; 3] = ["CUDA_PATH", "CUDA_ROOT", "CUDA_TOOLKIT_ROOT_DIR"];
 const CUDA_DEFAULT: &str = "/usr/local/cuda";
-
-/// What the kernels ask of dynamic shared memory (`arch/ptx.rs`).
-const SHARED_ALIGNMENT: u32 = 16;
 
 /// The package that Rust-CUDA compiles.
 fn package() -> PathBuf {
@@ -191,7 +189,7 @@ fn finished(ptx: &str, arch: &Arch) -> String {
         let shared = line.strip_prefix(".extern .shared .align ").and_then(|l| l.split_once(' '));
         match shared {
             Some((_, declared)) => {
-                text += &format!(".extern .shared .align {SHARED_ALIGNMENT} {declared}");
+                text += &format!(".extern .shared .align {DYNAMIC_SHARED_ALIGN} {declared}");
             }
             None if line.starts_with(".version ") => {
                 text += &format!(".version {}.{}", arch.ptx_version / 10, arch.ptx_version % 10);
