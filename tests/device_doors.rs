@@ -1,14 +1,10 @@
 //! Do the doors of the GPU back end keep their promises? Without a GPU, against the stub
 //! of `cargo xtask cuda-stub`: is the lack of a device told well?
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-use std::ffi::c_void;
 use std::ops::Deref;
 use std::ptr;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUresult, CUstreamCaptureMode, cuStreamQuery};
 use cudarc::driver::{CudaContext, DevicePtr, DevicePtrMut, result};
@@ -19,10 +15,14 @@ use flash_sampling::{
 };
 use flash_sampling_kernels::gumbel::noise;
 use flash_sampling_kernels::kernels::noise_probe::digest;
-use flash_sampling_tests::gpu::{self, DeviceCase, DeviceWeights, Gpu, NO_DEVICE};
+use flash_sampling_tests::allocations::{Counting, allocations};
+use flash_sampling_tests::gpu::{self, DeviceCase, DeviceWeights, Gate, Gpu, NO_DEVICE};
 use flash_sampling_tests::inputs::{
     BIAS, Case, HIDDEN_STATES, Head, Matrix, WEIGHTS, params, rows_of, small_integer,
 };
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 /// Small integers, a bias, padding and an odd first token.
 fn exact_case(batch: usize, vocab: usize, hidden: usize, draws: u32) -> Case {
@@ -265,7 +265,7 @@ fn a_call_allocates_nothing_and_does_not_wait() {
     let stream = gpu.stream.cu_stream();
     gpu.stream.synchronize().expect("the stream runs");
 
-    let gate = Gate::close(&gpu);
+    let gate = Gate::close(&gpu.stream);
     let before = allocations();
     // SAFETY: as in `Gpu::enqueue`. The workspace is zero already.
     let done = unsafe {
@@ -409,71 +409,3 @@ fn probes_answer_as_the_cpu_does() {
     let found = gpu.sampler.probe_noise_digest(first, words).expect("runs");
     assert_eq!(found, digest(first, words, 0, 1));
 }
-
-/// Holds a stream back until it is opened.
-struct Gate(&'static (Mutex<bool>, Condvar));
-
-impl Gate {
-    /// Everything that the stream gets from here on has to wait.
-    fn close(gpu: &Gpu) -> Self {
-        let gate: &'static _ = Box::leak(Box::new((Mutex::new(false), Condvar::new())));
-        let argument = ptr::from_ref(gate).cast_mut().cast();
-        // SAFETY: the stream is alive, and the gate is never freed.
-        let launched = unsafe {
-            result::stream::launch_host_function(gpu.stream.cu_stream(), wait_at_gate, argument)
-        };
-        launched.expect("the stream takes a host function");
-        Self(gate)
-    }
-
-    fn open(self) {
-        *self.0.0.lock().expect("nobody panics with it") = true;
-        self.0.1.notify_all();
-    }
-}
-
-/// Runs in a thread of the driver's. Gives up after a while, so that a call that waits
-/// fails its test instead of hanging.
-unsafe extern "C" fn wait_at_gate(gate: *mut c_void) {
-    // SAFETY: `Gate::close` passes a gate that lives forever.
-    let (opened, changed) = unsafe { &*gate.cast::<(Mutex<bool>, Condvar)>() };
-    if let Ok(opened) = opened.lock() {
-        let patience = Duration::from_secs(10);
-        drop(changed.wait_timeout_while(opened, patience, |opened| !*opened));
-    }
-}
-
-/// Counts each thread's allocations.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn allocations() -> u64 {
-    ALLOCATIONS.get()
-}
-
-// SAFETY: all work is the system allocator's; the counter has no destructor and allocates
-// nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(block, layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promise.
-        unsafe { System.realloc(block, layout, new_size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
