@@ -50,11 +50,7 @@ pub fn noise_bound(word: u32) -> f32 {
 /// `−ln(1 − v)`, a standard exponential.
 #[inline(always)]
 fn exponential(word: u32) -> f32 {
-    if word < SMALL_WORDS {
-        -ln_1p_reduced(-unit(word))
-    } else {
-        -ln(unit(!word))
-    }
+    if word < SMALL_WORDS { -ln_1p_reduced(-unit(word)) } else { -ln(unit(!word)) }
 }
 
 /// `(word + ½)·2⁻³²`, rounded twice: exact below 2²³.

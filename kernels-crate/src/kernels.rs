@@ -5,3 +5,18 @@ pub mod noise_probe;
 #[cfg(target_arch = "nvptx64")]
 pub mod sample_mma;
 pub mod sample_simt;
+
+/// Moves every element one place down and the first to the end.
+///
+/// A register array must be indexed by constants. A loop whose body is too long to
+/// unroll takes element 0 and rotates; after `N` rounds the array is as before.
+#[inline(always)]
+fn rotate<T: Copy, const N: usize>(array: &mut [T; N]) {
+    let first = array[0];
+    let mut i = 1;
+    while i < N {
+        array[i - 1] = array[i];
+        i += 1;
+    }
+    array[N - 1] = first;
+}

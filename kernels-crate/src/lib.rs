@@ -21,17 +21,14 @@
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, link_llvm_intrinsics))]
 #![cfg_attr(target_arch = "nvptx64", allow(internal_features))]
-#![cfg_attr(
-    all(target_arch = "nvptx64", not(feature = "codegen-rust-cuda")),
-    feature(abi_ptx)
-)]
+#![cfg_attr(all(target_arch = "nvptx64", not(feature = "codegen-rust-cuda")), feature(abi_ptx))]
 
 pub mod abi;
 pub mod arch;
 pub mod candidate;
 pub mod dims;
 #[cfg(all(target_arch = "nvptx64", not(feature = "codegen-rust-cuda")))]
-mod entry;
+pub mod entry;
 pub mod gumbel;
 pub mod kernels;
 pub mod philox;

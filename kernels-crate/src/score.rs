@@ -75,8 +75,7 @@ pub fn offer_group(
     let mut member = 0;
     while member < GROUP {
         let (value, word) = (y[member], words[member]);
-        if value != f32::NEG_INFINITY
-            && !(value + row.temperature * noise_bound(word) < threshold)
+        if value != f32::NEG_INFINITY && !(value + row.temperature * noise_bound(word) < threshold)
         {
             let s = score(value, row.temperature, noise(word));
             leaders.offer(Key::new(s, base + GROUP_OFFSETS[member]));

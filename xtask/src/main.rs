@@ -9,8 +9,10 @@ mod cuda_stub;
 mod demo;
 mod device;
 mod ptx_report;
+mod ptxas;
 mod setup;
 mod tidy;
+mod workspace;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "The tasks of flash-sampling")]

@@ -28,6 +28,7 @@
 use half::{bf16, f16};
 
 use super::finish::{self, Workspace};
+use super::rotate;
 use crate::abi::simt::{THREADS, TILE_B, TILE_D};
 use crate::abi::{Dtype, SampleParams, TILE_V, n_tiles_v};
 use crate::arch::{self, PerThread, leg};
@@ -217,7 +218,7 @@ unsafe fn offer_tile(
     draw: u32,
     shared: *mut Shared,
     thread: u32,
-    dots: &[f32; TILE_B_LEN],
+    dots: &mut [f32; TILE_B_LEN],
 ) {
     let token = tile.first_token.wrapping_add(thread);
     let vocab_row = token_row(params, token);
@@ -236,13 +237,14 @@ unsafe fn offer_tile(
                     params.bias.add(vocab_row as usize).read()
                 };
                 let mut status = Status::OK;
-                let value = token_value(dots[line], bias, &mut status);
+                let value = token_value(dots[0], bias, &mut status);
                 finish::publish_status(workspace, row, status);
                 offer_token(value, token, row_params(params, row), draw, &mut leaders);
             }
         }
         // SAFETY: indices are below the array's lengths.
         unsafe { (&raw mut (*shared).leaders[line][thread as usize]).write(leaders) };
+        rotate(dots);
         line += 1;
     }
 }

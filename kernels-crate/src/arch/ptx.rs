@@ -1,0 +1,380 @@
+//! One function per instruction: the only place with PTX text.
+//!
+//! Neither code generator knows that `asm!` may be convergent, so LLVM may copy a
+//! barrier, shuffle or matrix instruction into both sides of a branch. Every
+//! `.sync` or `.aligned` instruction here therefore follows [`anchor`], an LLVM
+//! intrinsic that *is* convergent and costs nothing (ptxas removes it). Call these
+//! functions with all lanes of the warp present, and branch around them only on
+//! values that are the same in the whole warp.
+//!
+//! Sources: PTX ISA 8.0, sections named at each function.
+
+use core::arch::asm;
+
+unsafe extern "C" {
+    #[link_name = "llvm.nvvm.bar.warp.sync"]
+    fn bar_warp_sync(mask: u32);
+}
+
+/// All lanes of a warp.
+const FULL_WARP: u32 = 0xFFFF_FFFF;
+
+/// Keeps the next `asm!` in one place of the control flow.
+#[inline(always)]
+fn anchor() {
+    // SAFETY: every function that calls this requires all lanes to be present.
+    unsafe { bar_warp_sync(FULL_WARP) }
+}
+
+macro_rules! special_register {
+    ($(#[$doc:meta])* $name:ident, $text:literal) => {
+        $(#[$doc])*
+        #[inline(always)]
+        pub fn $name() -> u32 {
+            let value;
+            // SAFETY: reads a register.
+            unsafe {
+                asm!(concat!("mov.u32 {}, ", $text, ";"), out(reg32) value,
+                     options(pure, nomem, nostack, preserves_flags));
+            }
+            value
+        }
+    };
+}
+
+special_register!(
+    /// Index of the thread in its block.
+    thread_idx, "%tid.x");
+special_register!(
+    /// Threads of the block.
+    block_dim, "%ntid.x");
+special_register!(
+    /// Index of the block in the grid.
+    block_idx, "%ctaid.x");
+special_register!(
+    /// Blocks of the grid.
+    grid_dim, "%nctaid.x");
+
+/// State that each thread of a block keeps from leg to leg.
+pub struct PerThread<T>(T);
+
+impl<T: Copy> PerThread<T> {
+    /// Every thread starts with `value`.
+    #[inline(always)]
+    pub fn new(value: T) -> Self {
+        Self(value)
+    }
+}
+
+/// Runs a leg in every thread of the block, then waits for all of them.
+#[inline(always)]
+pub fn leg<T>(states: &mut PerThread<T>, mut run: impl FnMut(u32, &mut T)) {
+    run(thread_idx(), &mut states.0);
+    block_barrier();
+}
+
+/// Waits for all threads of the block ("bar, barrier").
+#[inline(always)]
+pub fn block_barrier() {
+    anchor();
+    // SAFETY: all threads of the block arrive, by this function's contract.
+    unsafe { asm!("bar.sync 0;", options(nostack)) }
+}
+
+/// Adds `count` to the counter at `done` for the block, after all its earlier
+/// writes, and tells every thread whether that completes `total` ("bar.red",
+/// "atom", "fence"). Whoever completes it sees the writes of all the others.
+///
+/// # Safety
+/// `done` is a valid global address.
+#[inline(always)]
+pub unsafe fn block_arrive(done: *mut u32, count: u32, total: u32) -> bool {
+    let complete: u32;
+    anchor();
+    // SAFETY: the caller's promise; all threads of the block arrive.
+    unsafe {
+        asm!(
+            "{{",
+            ".reg .pred first, last;",
+            ".reg .u32 thread, sum;",
+            "mov.u32 thread, %tid.x;",
+            "mov.u32 sum, 0;",
+            "setp.eq.u32 first, thread, 0;",
+            "bar.sync 0;",
+            "@first fence.acq_rel.gpu;",
+            "@first atom.add.acq_rel.gpu.global.u32 sum, [{done}], {count};",
+            "@first fence.acq_rel.gpu;",
+            "add.u32 sum, sum, {count};",
+            "setp.eq.and.u32 last, sum, {total}, first;",
+            "bar.red.or.pred last, 0, last;",
+            "selp.u32 {complete}, 1, 0, last;",
+            "}}",
+            done = in(reg64) done,
+            count = in(reg32) count,
+            total = in(reg32) total,
+            complete = out(reg32) complete,
+            options(nostack)
+        );
+    }
+    complete != 0
+}
+
+/// Raises the value at `at` to at least `value`; returns what was there ("atom").
+///
+/// # Safety
+/// `at` is a valid global address.
+#[inline(always)]
+pub unsafe fn atomic_max(at: *mut u64, value: u64) -> u64 {
+    let before;
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("atom.relaxed.gpu.global.max.u64 {}, [{}], {};",
+             out(reg64) before, in(reg64) at, in(reg64) value, options(nostack));
+    }
+    before
+}
+
+/// Sets bits of the value at `at` ("red").
+///
+/// # Safety
+/// `at` is a valid global address.
+#[inline(always)]
+pub unsafe fn atomic_or(at: *mut u32, bits: u32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("red.relaxed.gpu.global.or.b32 [{}], {};",
+             in(reg64) at, in(reg32) bits, options(nostack));
+    }
+}
+
+/// Adds to the value at `at`, wrapping ("red").
+///
+/// # Safety
+/// `at` is a valid global address.
+#[inline(always)]
+pub unsafe fn atomic_add(at: *mut u64, value: u64) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("red.relaxed.gpu.global.add.u64 [{}], {};",
+             in(reg64) at, in(reg64) value, options(nostack));
+    }
+}
+
+/// Reads a value that other blocks may be changing ("ld", relaxed: past the L1 cache).
+///
+/// # Safety
+/// `at` is a valid global address.
+#[inline(always)]
+pub unsafe fn load_shared_u64(at: *const u64) -> u64 {
+    let value;
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("ld.relaxed.gpu.global.u64 {}, [{}];",
+             out(reg64) value, in(reg64) at, options(nostack));
+    }
+    value
+}
+
+/// Reads a value that other blocks may have changed ("ld", relaxed).
+///
+/// # Safety
+/// `at` is a valid global address.
+#[inline(always)]
+pub unsafe fn load_shared_u32(at: *const u32) -> u32 {
+    let value;
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("ld.relaxed.gpu.global.u32 {}, [{}];",
+             out(reg32) value, in(reg64) at, options(nostack));
+    }
+    value
+}
+
+/// The block's dynamic shared memory.
+#[inline(always)]
+pub fn dynamic_shared() -> *mut u8 {
+    dynamic_shared::base()
+}
+
+/// Its declaration, which the code generators spell differently.
+mod dynamic_shared {
+    /// Aligned for the 16-byte accesses of `cp.async` and `ldmatrix`.
+    #[repr(C, align(16))]
+    struct Base([u8; 0]);
+
+    // Our linker gives a zero-size static in this section no size of its own.
+    #[cfg(not(feature = "codegen-rust-cuda"))]
+    #[unsafe(link_section = ".shared")]
+    static mut DYNAMIC_SHARED: Base = Base([]);
+
+    #[cfg(not(feature = "codegen-rust-cuda"))]
+    #[inline(always)]
+    pub(super) fn base() -> *mut u8 {
+        (&raw mut DYNAMIC_SHARED).cast()
+    }
+}
+
+/// The 32-bit shared-window address of a pointer to shared memory ("cvta").
+#[inline(always)]
+pub fn shared_address(pointer: *const u8) -> u32 {
+    let address;
+    // SAFETY: arithmetic only.
+    unsafe {
+        asm!(
+            "{{",
+            ".reg .u64 window;",
+            "cvta.to.shared.u64 window, {1};",
+            "cvt.u32.u64 {0}, window;",
+            "}}",
+            out(reg32) address,
+            in(reg64) pointer,
+            options(pure, nomem, nostack, preserves_flags)
+        );
+    }
+    address
+}
+
+/// Starts a copy of 16 bytes to shared memory, the last `16 − bytes` of them zeros
+/// ("cp.async"). `source` is not read past `bytes`.
+///
+/// # Safety
+/// `target` is a 16-byte aligned shared address of the block, `source` a 16-byte
+/// aligned global address valid for `bytes ≤ 16`.
+#[inline(always)]
+pub unsafe fn copy_async_16(target: u32, source: *const u8, bytes: u32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("cp.async.cg.shared.global.L2::128B [{}], [{}], 16, {};",
+             in(reg32) target, in(reg64) source, in(reg32) bytes, options(nostack));
+    }
+}
+
+/// Closes the group of copies started since the last ("cp.async.commit_group").
+#[inline(always)]
+pub fn copy_async_commit() {
+    // SAFETY: no operands.
+    unsafe { asm!("cp.async.commit_group;", options(nostack)) }
+}
+
+/// Waits until at most `PENDING` of the thread's groups are under way
+/// ("cp.async.wait_group").
+#[inline(always)]
+pub fn copy_async_wait<const PENDING: u32>() {
+    // SAFETY: no operands.
+    unsafe { asm!("cp.async.wait_group {};", const PENDING, options(nostack)) }
+}
+
+/// Four 8×8 matrices of 16-bit elements; lane `8·i + j` gives the address of row `j`
+/// of matrix `i` ("ldmatrix").
+///
+/// # Safety
+/// Every lane's `row` is a 16-byte aligned shared address of the block.
+#[inline(always)]
+pub unsafe fn load_matrix_x4(row: u32) -> [u32; 4] {
+    let (m0, m1, m2, m3);
+    anchor();
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{}, {}, {}, {}}}, [{}];",
+             out(reg32) m0, out(reg32) m1, out(reg32) m2, out(reg32) m3,
+             in(reg32) row, options(nostack));
+    }
+    [m0, m1, m2, m3]
+}
+
+/// Two 8×8 matrices of 16-bit elements, addressed by lanes 0 to 15 ("ldmatrix").
+///
+/// # Safety
+/// As [`load_matrix_x4`].
+#[inline(always)]
+pub unsafe fn load_matrix_x2(row: u32) -> [u32; 2] {
+    let (m0, m1);
+    anchor();
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {{{}, {}}}, [{}];",
+             out(reg32) m0, out(reg32) m1, in(reg32) row, options(nostack));
+    }
+    [m0, m1]
+}
+
+macro_rules! mma {
+    ($(#[$doc:meta])* $name:ident, $dtype:literal) => {
+        $(#[$doc])*
+        #[inline(always)]
+        pub fn $name(sums: &mut [f32; 4], a: [u32; 4], b: [u32; 2]) {
+            anchor();
+            let [d0, d1, d2, d3] = sums;
+            // SAFETY: registers only; all lanes are present, by the module's contract.
+            unsafe {
+                asm!(
+                    concat!(
+                        "mma.sync.aligned.m16n8k16.row.col.f32.", $dtype, ".", $dtype, ".f32 ",
+                        "{{{d0}, {d1}, {d2}, {d3}}}, {{{a0}, {a1}, {a2}, {a3}}}, {{{b0}, {b1}}}, ",
+                        "{{{d0}, {d1}, {d2}, {d3}}};"
+                    ),
+                    d0 = inout(reg32) *d0,
+                    d1 = inout(reg32) *d1,
+                    d2 = inout(reg32) *d2,
+                    d3 = inout(reg32) *d3,
+                    a0 = in(reg32) a[0],
+                    a1 = in(reg32) a[1],
+                    a2 = in(reg32) a[2],
+                    a3 = in(reg32) a[3],
+                    b0 = in(reg32) b[0],
+                    b1 = in(reg32) b[1],
+                    options(nomem, nostack, preserves_flags)
+                );
+            }
+        }
+    };
+}
+
+mma!(
+    /// `[16, 8] += [16, 16]·[16, 8]` in bf16, summed in f32 ("mma", m16n8k16).
+    mma_bf16, "bf16");
+mma!(
+    /// `[16, 8] += [16, 16]·[16, 8]` in f16, summed in f32 ("mma", m16n8k16).
+    mma_f16, "f16");
+
+/// The value of the lane whose index differs in the bits of `lane_mask` ("shfl.sync").
+#[inline(always)]
+pub fn shuffle_xor(value: u32, lane_mask: u32) -> u32 {
+    let theirs;
+    anchor();
+    // SAFETY: all lanes are present, by the module's contract.
+    unsafe {
+        asm!("shfl.sync.bfly.b32 {}, {}, {}, 0x1f, 0xffffffff;",
+             out(reg32) theirs, in(reg32) value, in(reg32) lane_mask,
+             options(nomem, nostack, preserves_flags));
+    }
+    theirs
+}
+
+/// Whether `condition` holds in any lane of the warp ("vote.sync").
+#[inline(always)]
+pub fn warp_any(condition: bool) -> bool {
+    let any: u32;
+    anchor();
+    // SAFETY: all lanes are present, by the module's contract.
+    unsafe {
+        asm!(
+            "{{",
+            ".reg .pred mine, any;",
+            "setp.ne.u32 mine, {1}, 0;",
+            "vote.sync.any.pred any, mine, 0xffffffff;",
+            "selp.u32 {0}, 1, 0, any;",
+            "}}",
+            out(reg32) any,
+            in(reg32) condition as u32,
+            options(nomem, nostack, preserves_flags)
+        );
+    }
+    any != 0
+}
+
+/// Stops the kernel with an error ("trap").
+pub fn trap() -> ! {
+    // SAFETY: does not return.
+    unsafe { asm!("trap;", options(noreturn, nostack)) }
+}

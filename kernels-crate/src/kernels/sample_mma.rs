@@ -1,0 +1,162 @@
+//! *Computes* `token[r, s] = argmax_i (Σ_d H[r,d]·W[i,d] + bias_i + T_r·g_i)` on tensor
+//! cores, from `sm_80` on.
+//!
+//! *Operands*
+//!
+//! | name | shape | dtype | order | alignment |
+//! | --- | --- | --- | --- | --- |
+//! | weights | `[V, D]` | bf16 or f16 | row stride ≥ D | base and stride 16 bytes |
+//! | hidden states | `[B, D]` | that of the weights | row stride ≥ D | the same |
+//! | the rest | [`SampleParams`] | | | natural |
+//!
+//! Inputs may alias each other, outputs nothing.
+//!
+//! *Mapping*: a block walks over (vocabulary tile, batch tile) pairs as in
+//! `sample_simt.rs`. The vocabulary is the M axis of the product. Warp `w` owns rows
+//! `16·w ..+16` and `64 + 16·w ..+16` of the tile for all its batch rows, so that a
+//! thread holds, of each batch row, the four tokens of one noise group.
+//! Grid: `min(tiles, multiprocessors · resident blocks)` (`host-crate/src/plan.rs`).
+//!
+//! *Shared memory*: a ring of `mma::stages` stages of `mma::stage_bytes`: a slab of
+//! weights `[TILE_V, TILE_D]`, then one of hidden states `[TILE_B, TILE_D]`. Chunk `c`
+//! (16 bytes) of line `l` lies at chunk `c ^ (l & 7)`, which spreads the eight rows of
+//! an `ldmatrix` over all banks.
+//!
+//! *Roles and barriers*: all threads load, all multiply. One block barrier a slab:
+//! it ends the reading of the stage that is refilled next, and publishes the slab
+//! that the threads' `cp.async` groups have brought. The loads run ahead across
+//! tiles, so memory does not idle during an epilogue.
+//!
+//! *Numerics*: f32 sums, in the order of d in steps of 16, the same in every variant.
+//! NaN and infinities as in [`crate::score::token_value`].
+//!
+//! *Preconditions*: those of `sample_simt.rs`, dtype and alignment
+//! (`host-crate/src/plan.rs`).
+//!
+//! *Sources*: PTX ISA 8.0, "Matrix Fragments for mma.m16n8k16", "ldmatrix", "cp.async".
+//!
+//! *Measured*: `docs/findings/`.
+
+mod epilogue;
+mod load;
+mod multiply;
+
+pub use multiply::MmaElement;
+
+use self::load::Loader;
+use self::multiply::{Fragments, Sums};
+use super::finish::{self, Workspace};
+use crate::abi::{SampleParams, TILE_V, mma, n_tiles_v};
+use crate::arch;
+use crate::dims::ceil_div;
+
+/// A tile of logits: `TILE_V` tokens of `TILE_B` rows.
+#[derive(Clone, Copy)]
+struct Tile {
+    /// Row of the weights of the tile's first token; negative where a shard begins
+    /// inside a tile.
+    vocab_row: i64,
+    /// Global id of the tile's first token, a multiple of `TILE_V`.
+    token: u32,
+    /// Index of the batch tile.
+    tile_b: u32,
+}
+
+/// The pairs of tiles, in the order of the grid.
+#[derive(Clone, Copy)]
+struct Schedule {
+    tiles_v: u32,
+    tiles_b: u32,
+    first_token: u32,
+}
+
+impl Schedule {
+    #[inline(always)]
+    fn new(params: &SampleParams, tile_b: u32) -> Self {
+        Self {
+            tiles_v: n_tiles_v(params.first_token, params.vocab),
+            tiles_b: ceil_div(params.batch as u64, tile_b as u64) as u32,
+            first_token: params.first_token,
+        }
+    }
+
+    #[inline(always)]
+    fn items(&self) -> u64 {
+        self.tiles_v as u64 * self.tiles_b as u64
+    }
+
+    #[inline(always)]
+    fn tile(&self, item: u64) -> Tile {
+        let tile_v = (item / self.tiles_b as u64) as u32;
+        let tile_b = (item % self.tiles_b as u64) as u32;
+        let lead = self.first_token % TILE_V;
+        Tile {
+            vocab_row: (tile_v as u64 * TILE_V as u64) as i64 - lead as i64,
+            token: self.first_token - lead + tile_v * TILE_V,
+            tile_b,
+        }
+    }
+}
+
+/// Runs one block, for batch tiles of `N_TILES` · 8 rows.
+///
+/// # Safety
+/// The module's preconditions.
+#[inline(always)]
+pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize>(
+    weights: *const u8,
+    hidden_states: *const u8,
+    params: &SampleParams,
+) {
+    let tile_b = N_TILES as u32 * 8;
+    let ring = arch::shared_address(arch::dynamic_shared());
+    let schedule = Schedule::new(params, tile_b);
+    let slabs = ceil_div(params.hidden as u64, mma::TILE_D as u64) as u32;
+    let (block, blocks) = (arch::block_idx() as u64, arch::grid_dim() as u64);
+    // SAFETY: the caller's promise; every access is masked by the loader, the
+    // epilogue and `finish`.
+    unsafe {
+        let workspace = Workspace::new(params);
+        let fragments = Fragments::new();
+        let mut loader =
+            Loader::<N_TILES>::new(weights, hidden_states, params, schedule, ring, block, blocks);
+        let mut stage = 0;
+        let mut ahead = 1;
+        while ahead < mma::stages(tile_b) {
+            loader.load_next();
+            ahead += 1;
+        }
+        let mut item = block;
+        let mut tiles_done = 0;
+        while item < schedule.items() {
+            let tile = schedule.tile(item);
+            let mut sums: Sums<N_TILES> = [[[0.0; 4]; N_TILES]; 2];
+            let mut slab = 0;
+            while slab < slabs {
+                multiply::wait_for_slab::<N_TILES>();
+                arch::block_barrier();
+                loader.load_next();
+                let at = ring + stage * mma::stage_bytes(tile_b);
+                multiply::add_slab::<E, N_TILES>(&mut sums, at, &fragments);
+                stage = if stage + 1 == mma::stages(tile_b) { 0 } else { stage + 1 };
+                slab += 1;
+            }
+            epilogue::offer_tile(&mut sums, params, &workspace, tile);
+            tiles_done += 1;
+            item += blocks;
+            // Report once for each run of tiles of one batch tile.
+            if item >= schedule.items() || schedule.tile(item).tile_b != tile.tile_b {
+                let done = workspace.tiles_done(tile.tile_b);
+                if arch::block_arrive(done, tiles_done, schedule.tiles_v) {
+                    let first = tile.tile_b * tile_b;
+                    let rows = (first, (first + tile_b).min(params.batch));
+                    let thread = arch::thread_idx();
+                    finish::write_outputs(params, &workspace, rows, thread, mma::THREADS);
+                    arch::block_barrier();
+                    finish::clear(&workspace, rows, tile.tile_b, thread, mma::THREADS);
+                }
+                tiles_done = 0;
+            }
+        }
+    }
+}
