@@ -1,6 +1,7 @@
 //! The easy door of the GPU back end: upload a head once, then sample step by step.
 //!
 //! `cargo run --release --features cuda --example sample_cuda`
+#![allow(clippy::print_stdout)]
 
 use flash_sampling::cuda::Cuda;
 use flash_sampling::{Error, MatrixRef, Operand, Output, Sampler, SamplingParams, bf16};

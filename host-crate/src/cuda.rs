@@ -7,6 +7,9 @@
 //! memory, so that a replay draws with new ones. The *easy door*, [`Sampler::upload`] and
 //! [`Sampler::sample`], owns buffers, copies, and waits.
 //!
+//! To link, the feature needs a `libcuda`: a driver's, a toolkit's stub, or that of
+//! `cargo xtask cuda-stub`, its folder named by `CUDA_LIBRARY_PATH`. To run, the driver.
+//!
 //! A sampler works in the device's primary context, as the CUDA runtime and the crate
 //! `cudarc` do: their addresses and streams are valid here.
 

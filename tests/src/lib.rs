@@ -11,8 +11,10 @@
 //! | [`checks`] | the questions, asked alike on the CPU and on a GPU |
 //! | [`mutants`] | wrong samplers that the checks must reject |
 //! | [`golden`] | pinned values, as data |
+//! | [`allocations`] | an allocator that counts |
 //! | `gpu` | the device, guarded outputs, and every GPU variant as a panel; feature `cuda` |
 
+pub mod allocations;
 pub mod checks;
 pub mod golden;
 #[cfg(feature = "cuda")]
