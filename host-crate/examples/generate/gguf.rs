@@ -1,6 +1,6 @@
 //! A GGUF file: its metadata and its tensors, with errors that say what to do.
 
-use std::{fs::File, io::BufReader, path::Path};
+use std::{collections::HashSet, fs::File, io::BufReader, path::Path};
 
 use anyhow::{Context, Result, bail};
 use candle_core::{
@@ -16,6 +16,7 @@ pub(crate) struct Gguf {
     /// The parsed header, which candle's tokenizer builder reads too.
     pub(crate) content: Content,
     file: BufReader<File>,
+    tensors_read: HashSet<String>,
 }
 
 impl Gguf {
@@ -28,7 +29,7 @@ impl Gguf {
         let content = Content::read(&mut file).with_context(|| {
             format!("{name} is not a whole GGUF file, download it again or check --model")
         })?;
-        Ok(Self { content, file })
+        Ok(Self { content, file, tensors_read: HashSet::new() })
     }
 
     /// The value of `key`, if the file has one.
@@ -80,8 +81,15 @@ impl Gguf {
 
     /// Reads the tensor `name`, still quantized.
     pub(crate) fn tensor(&mut self, name: &str) -> Result<QTensor> {
+        self.tensors_read.insert(name.to_owned());
         self.content.tensor(&mut self.file, name, &Device::Cpu).with_context(|| {
             format!("cannot read the tensor `{name}`, the model is damaged: download it again")
         })
+    }
+
+    /// A tensor that nobody read, if there is one.
+    pub(crate) fn unread_tensor(&self) -> Option<&str> {
+        let names = self.content.tensor_infos.keys();
+        names.map(String::as_str).filter(|&name| !self.tensors_read.contains(name)).min()
     }
 }

@@ -9,10 +9,10 @@
 //! cargo run --release --example generate -- --model llama.gguf --prompt "Why is the sky blue?"
 //! ```
 //!
-//! A seed names one text: token `n` is drawn with the noise of (seed, position `n`), wherever it is drawn.
-//! The CPU and a GPU sum the logits in different orders, so their texts may part at a token whose
-//! margin (by how much the best score exceeds the next) is within rounding; the smallest is printed.
-#![allow(clippy::print_stderr, reason = "a command-line tool")]
+//! A seed names one text: token `n` is drawn with the noise of (seed, position `n`) on any device.
+//! The CPU and a GPU sum the logits in different orders, so their texts may part at a token
+//! whose margin (by how much the best score exceeds the next) is within rounding; the smallest
+//! margin is printed.
 
 use std::{
     cmp::Reverse, collections::BTreeMap, io::Write, path::PathBuf, process::ExitCode, time::Instant,

@@ -1,9 +1,10 @@
 //! A llama forward pass up to the last hidden state, on candle's CPU ops.
 //!
 //! The logits are not computed here: they are the sampler's business.
-//! Axes: `S` new tokens, `D` hidden, `H` query heads, `K` key-value heads, `E` values a head, `T` tokens so far.
+//! Axes: `S` new tokens, `T` tokens so far, `D` hidden, `H` query heads, `K` key-value heads,
+//! `E` values a head.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use candle_core::{
     DType, Device, Module, Tensor,
     quantized::{GgmlDType, QMatMul},
@@ -50,12 +51,13 @@ pub(crate) struct Llama {
 }
 
 impl Llama {
-    /// Loads the model and its head, which is the embedding itself where the file has no `output.weight`.
+    /// Loads the model and its head: the embedding itself where there is no `output.weight`.
     pub(crate) fn load(gguf: &mut Gguf) -> Result<(Self, LmHead)> {
         let architecture = gguf.text("general.architecture").unwrap_or("unnamed");
         ensure!(
             architecture == "llama",
-            "the model's architecture is `{architecture}`, this example runs `llama`: pass another --model"
+            "the model's architecture is `{architecture}`, this example runs `llama`: \
+             pass another --model"
         );
         let shape = Shape::read(gguf)?;
         let rope_steps = rope_steps(gguf, &shape)?;
@@ -66,6 +68,12 @@ impl Llama {
             .collect::<Result<_>>()?;
         let head = load_head(gguf)?;
         let context = gguf.count("llama.context_length")?;
+        if let Some(name) = gguf.unread_tensor() {
+            bail!(
+                "the model has a tensor `{name}`, which this example's llama lacks: \
+                 pass another --model"
+            );
+        }
         let model = Self { embedding, layers, norm, rope_steps, position: 0, context };
         Ok((model, head))
     }
@@ -75,7 +83,8 @@ impl Llama {
         self.context
     }
 
-    /// Feeds `tokens` after those already seen and returns the hidden state `[D]` of the last one, ready for the LM head.
+    /// Feeds `tokens` after those already seen; the hidden state `[D]` of the last one, ready
+    /// for the LM head.
     pub(crate) fn forward(&mut self, tokens: &[u32]) -> Result<Vec<bf16>> {
         let ids = Tensor::new(tokens, &Device::Cpu)?;
         let mut x = self.embedding.embedding(&ids)?; // [S, D]
@@ -107,7 +116,8 @@ impl Shape {
         };
         ensure!(
             heads.is_multiple_of(kv_heads) && head_size.is_multiple_of(2),
-            "the model's attention shape makes no sense: {heads} heads of {head_size} over {kv_heads} key-value heads"
+            "the model's attention makes no sense: {heads} heads of {head_size} \
+             over {kv_heads} key-value heads"
         );
         let epsilon = gguf
             .value("llama.attention.layer_norm_rms_epsilon")
@@ -121,7 +131,8 @@ impl Shape {
 struct Step {
     cos: Tensor,
     sin: Tensor,
-    /// `[S, T]`, zero where a token may look and −∞ where it may not; a single token may look everywhere.
+    /// `[S, T]`, zero where a token may look and −∞ where it may not; a single token may look
+    /// everywhere.
     mask: Option<Tensor>,
 }
 
@@ -227,7 +238,8 @@ impl Attention {
     }
 }
 
-/// GGUF stores llama's query and key rows for the interleaved rotation: pairs are neighbors, not halves.
+/// GGUF stores llama's query and key rows for the interleaved rotation: pairs are neighbors,
+/// not halves.
 fn rotate(x: &Tensor, step: &Step) -> Result<Tensor> {
     Ok(rope_i(&x.unsqueeze(0)?, &step.cos, &step.sin)?.squeeze(0)?)
 }
@@ -290,12 +302,14 @@ fn rope_steps(gguf: &mut Gguf, shape: &Shape) -> Result<Vec<f32>> {
     let scaling = gguf.text("llama.rope.scaling.type").unwrap_or("none");
     ensure!(
         scaling == "none",
-        "the model scales its rotations by `{scaling}`, which this example does not know: pass another --model"
+        "the model scales its rotations by `{scaling}`, which this example does not know: \
+         pass another --model"
     );
     let rotated = gguf.count("llama.rope.dimension_count").unwrap_or(shape.head_size);
     ensure!(
         rotated == shape.head_size,
-        "the model rotates {rotated} of {} values a head, this example rotates all: pass another --model",
+        "the model rotates {rotated} of {} values a head, this example rotates all: \
+         pass another --model",
         shape.head_size
     );
     let base = gguf

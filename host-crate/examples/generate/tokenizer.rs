@@ -25,7 +25,8 @@ impl Vocabulary {
             "gpt2" => byte_level::build(gguf)?,
             "llama" => sentencepiece::build(gguf)?,
             other => bail!(
-                "the model's tokenizer is `{other}`, which this example does not know: pass another --model"
+                "the model's tokenizer is `{other}`, which this example does not know: \
+                 pass another --model"
             ),
         };
         let tokens = gguf.value("tokenizer.ggml.tokens").and_then(|tokens| tokens.to_vec().ok());
@@ -48,7 +49,8 @@ impl Vocabulary {
         self.stops.contains(&token.into())
     }
 
-    /// The tokens of a prompt: a user's message in the model's chat format, or plain if `raw` or if it has none.
+    /// The tokens of a prompt: a user's message in the model's chat format, or plain if `raw`
+    /// or if the model has none.
     pub(crate) fn encode(&self, prompt: &str, raw: bool) -> Result<Vec<u32>> {
         let encoding = match &self.chat {
             // The format writes the special tokens itself.
@@ -65,7 +67,7 @@ impl Vocabulary {
         format!("{:?}", self.tokenizer.decode(&[token], false).unwrap_or_default())
     }
 
-    /// A function that takes token after token and returns text as soon as its characters are whole.
+    /// A function that takes token after token and returns text once its characters are whole.
     pub(crate) fn stream(&self) -> impl FnMut(u32) -> Result<Option<String>> {
         let mut stream = self.tokenizer.decode_stream(true);
         move |token| {

@@ -20,8 +20,9 @@ pub(super) fn build(gguf: &mut Gguf) -> Result<Tokenizer> {
     Ok(tokenizer)
 }
 
-/// How text is cut into words before byte pairs merge within them, where candle's builder does not know:
-/// it reads llama.cpp's name for this, but knows few of them and takes the rest for a GPT-2 that adds a leading space.
+/// How text is cut into words before byte pairs merge within them, where candle's builder does
+/// not know: it reads llama.cpp's name for this, but knows few of them and takes the rest for a
+/// GPT-2 that adds a leading space.
 fn splitter(gguf: &mut Gguf) -> Result<Option<PreTokenizerWrapper>> {
     const NAME: &str = "tokenizer.ggml.pre";
     let words = ByteLevel::new(false, true, true);
@@ -37,7 +38,8 @@ fn splitter(gguf: &mut Gguf) -> Result<Option<PreTokenizerWrapper>> {
             Ok(None)
         }
         other => bail!(
-            "the model splits text like `{other}`, which this example does not know: pass another --model"
+            "the model splits text like `{other}`, which this example does not know: \
+             pass another --model"
         ),
     }
 }
