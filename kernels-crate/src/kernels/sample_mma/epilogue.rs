@@ -29,6 +29,13 @@ const fn column_row(fragment: usize, column: usize) -> u32 {
     (fragment * 8 + column) as u32
 }
 
+/// Exchanges the two columns of a fragment; see [`rotate`].
+#[inline(always)]
+fn swap_columns(fragment: &mut [f32; 4]) {
+    fragment.swap(0, 1);
+    fragment.swap(2, 3);
+}
+
 /// Turns the tile's sums into values and offers them for every draw.
 ///
 /// # Safety
@@ -132,16 +139,14 @@ unsafe fn offer_draw<const N_TILES: usize>(
         let mut column = 0;
         while column < 2 {
             let row = part.row + column_row(fragment, column);
-            let values = [
-                sums[0][0][column],
-                sums[0][0][column + 2],
-                sums[1][0][column],
-                sums[1][0][column + 2],
-            ];
+            let values = [sums[0][0][0], sums[0][0][2], sums[1][0][0], sums[1][0][2]];
             // SAFETY: the caller's promise.
             unsafe {
-                offer_column(values, params, workspace, part, row, draw, thresholds[0][column]);
+                offer_column(values, params, workspace, part, row, draw, thresholds[0][0]);
             }
+            swap_columns(&mut sums[0][0]);
+            swap_columns(&mut sums[1][0]);
+            rotate(&mut thresholds[0]);
             column += 1;
         }
         rotate(&mut sums[0]);
