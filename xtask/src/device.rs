@@ -27,7 +27,7 @@ const PROGRAMS: [(Kind, &str); 4] = [
 const RUNNER: &str = "run-device-tests.sh";
 const RUNNER_TEXT: &str = include_str!("device/run-device-tests.sh");
 
-/// What of a bundle's files are programs, for people who carry it.
+/// What the bundle holds and which commit it is, for people who carry it.
 const MANIFEST: &str = "MANIFEST";
 
 #[derive(clap::Args)]
@@ -122,6 +122,8 @@ fn build(stub: &Path) -> anyhow::Result<Vec<PathBuf>> {
         .arg("--message-format=json-render-diagnostics")
         .args(PROGRAMS.iter().flat_map(|(kind, name)| [kind.option(), *name]))
         .env("CUDA_LIBRARY_PATH", stub)
+        // For the reports of the benchmark.
+        .env("FLASH_SAMPLING_COMMIT", commit())
         .current_dir(workspace::root())
         .stdout(Stdio::piped());
     let mut child = cargo.spawn().context("cannot start cargo")?;

@@ -5,7 +5,7 @@
 #
 # Needs the NVIDIA driver and nothing else; `sanitize` needs compute-sanitizer too,
 # in PATH or named by COMPUTE_SANITIZER, and `demo` a model: --model FILE.gguf.
-# ARGUMENTS go to the programs.
+# ARGUMENTS go to the programs. Exits with an error if anything failed.
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 tests=(device device_doors)
@@ -51,13 +51,26 @@ sanitize() {
     return "$failed"
 }
 
+# The same text on the CPU and on the GPU.
+demo() {
+    local cpu gpu
+    cpu="$("$here/generate" --device cpu "$@")"
+    gpu="$("$here/generate" --device cuda "$@")"
+    printf '%s\n' "$gpu"
+    if [ "$cpu" != "$gpu" ]; then
+        printf '\nthe texts differ; on the CPU it is\n%s\n' "$cpu" >&2
+        return 1
+    fi
+    echo "the same text on the CPU and on the GPU"
+}
+
 command="${1:-test}"
 [ $# -eq 0 ] || shift
 case "$command" in
     test) run_tests "$@" ;;
     sanitize) sanitize "$@" ;;
     bench) "$here/decode" "$@" ;;
-    demo) "$here/generate" --device cuda "$@" ;;
+    demo) demo "$@" ;;
     *)
         sed -n '2,/^set/ { /^#/ s/^# \{0,1\}//p }' "$0" >&2
         exit 2
