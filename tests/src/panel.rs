@@ -1,0 +1,187 @@
+//! Implementations side by side: each case goes to all of them, and where its sums are
+//! exact they must agree in every bit.
+
+use flash_sampling::{Cpu, CpuOptions, CpuVariant, Error, Output, Sampler, Status};
+
+use crate::inputs::Case;
+
+/// Something that samples.
+pub trait Implementation {
+    /// What a failure calls it.
+    fn name(&self) -> &str;
+
+    /// Fills `output`, or answers `false` if it does not serve such cases.
+    fn sample(&mut self, case: &Case, output: &mut Output) -> bool;
+}
+
+/// How much work a check may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// Seconds of two CPU cores.
+    Host,
+    /// Seconds of a data-center GPU.
+    Device,
+}
+
+impl Effort {
+    /// The amount for this effort.
+    pub fn choose<T>(self, host: T, device: T) -> T {
+        match self {
+            Self::Host => host,
+            Self::Device => device,
+        }
+    }
+}
+
+struct Member {
+    implementation: Box<dyn Implementation>,
+    cases: usize,
+}
+
+/// The implementations that answer a check.
+pub struct Panel {
+    members: Vec<Member>,
+    effort: Effort,
+}
+
+impl Panel {
+    /// These, in this order: the first is what the others are compared with.
+    pub fn new(implementations: Vec<Box<dyn Implementation>>, effort: Effort) -> Self {
+        let member = |implementation| Member { implementation, cases: 0 };
+        Self { members: implementations.into_iter().map(member).collect(), effort }
+    }
+
+    /// Every variant this machine's CPU has, the reference first, on one to four threads.
+    pub fn every_cpu_variant() -> Self {
+        let variants =
+            [CpuVariant::Reference, CpuVariant::Portable, CpuVariant::Avx2, CpuVariant::Avx512];
+        let samplers = (1..).zip(variants).filter_map(|(threads, variant)| {
+            CpuSampler::with(CpuOptions { threads: Some(threads), variant: Some(variant) })
+        });
+        Self::new(samplers.map(|sampler| Box::new(sampler) as _).collect(), Effort::Host)
+    }
+
+    /// What a user gets.
+    pub fn default_cpu() -> Self {
+        let sampler = CpuSampler::with(CpuOptions { threads: None, variant: None });
+        Self::new(vec![Box::new(sampler.expect("the default always runs"))], Effort::Host)
+    }
+
+    /// How much work a check may ask for.
+    pub fn effort(&self) -> Effort {
+        self.effort
+    }
+
+    /// The output that all eligible members agree on in every bit. The case is exact.
+    pub fn sample(&mut self, case: &Case) -> Output {
+        assert!(case.exact, "{}: inexact cases have no common output", case.name);
+        let mut agreed: Option<(String, Output)> = None;
+        self.sample_each(case, |name, output| match &agreed {
+            None => agreed = Some((name.to_owned(), output)),
+            Some((first, expected)) => {
+                assert_same_bits(case, (first, expected), (name, &output));
+            }
+        });
+        agreed.unwrap_or_else(|| panic!("{}: nobody serves it", case.name)).1
+    }
+
+    /// Hands each eligible member's output to `look`.
+    pub fn sample_each(&mut self, case: &Case, mut look: impl FnMut(&str, Output)) {
+        for Member { implementation, cases } in &mut self.members {
+            let n_outputs = case.batch() * case.draws as usize;
+            let mut output = poisoned(n_outputs);
+            if implementation.sample(case, &mut output) {
+                *cases += 1;
+                assert_written(case, implementation.name(), &output, n_outputs);
+                look(implementation.name(), output);
+            }
+        }
+    }
+
+    /// Demands that no member was passed over by every case so far.
+    pub fn assert_everyone_answered(&self) {
+        for Member { implementation, cases } in &self.members {
+            assert!(*cases > 0, "{} served no case", implementation.name());
+        }
+    }
+}
+
+/// What no sampler writes: the tests use no such id.
+const POISON: u32 = 0xDEAD_BEEF;
+
+/// Outputs that are too long and full of poison.
+fn poisoned(n_outputs: usize) -> Output {
+    let mut output = Output::default();
+    output.tokens.resize(n_outputs + 3, POISON);
+    output.status.resize(n_outputs + 3, Status::from_bits(POISON));
+    output.scores.resize(n_outputs + 3, f32::from_bits(POISON));
+    output.margins.resize(n_outputs + 3, f32::from_bits(POISON));
+    output
+}
+
+fn assert_written(case: &Case, name: &str, output: &Output, n_outputs: usize) {
+    let Output { tokens, status, scores, margins, .. } = output;
+    let lengths = [tokens.len(), status.len(), scores.len(), margins.len()];
+    assert_eq!(lengths, [n_outputs; 4], "{}: lengths of {name}", case.name);
+    for i in 0..n_outputs {
+        let bits = [tokens[i], status[i].bits(), scores[i].to_bits(), margins[i].to_bits()];
+        assert!(!bits.contains(&POISON), "{}: {name} left output {i} unwritten", case.name);
+    }
+}
+
+fn assert_same_bits(case: &Case, expected: (&str, &Output), found: (&str, &Output)) {
+    let bits = |output: &Output, i: usize| {
+        (
+            output.tokens[i],
+            output.status[i].bits(),
+            output.scores[i].to_bits(),
+            output.margins[i].to_bits(),
+        )
+    };
+    for i in 0..expected.1.tokens.len() {
+        let (ours, theirs) = (bits(expected.1, i), bits(found.1, i));
+        assert!(
+            ours == theirs,
+            "{}: row {}, draw {}: (token, status, score bits, margin bits) of {} are {ours:x?}, of {} {theirs:x?}",
+            case.name,
+            i / case.draws as usize,
+            i % case.draws as usize,
+            expected.0,
+            found.0,
+        );
+    }
+}
+
+/// The library's CPU back end.
+pub struct CpuSampler {
+    name: String,
+    sampler: Sampler<Cpu>,
+}
+
+impl CpuSampler {
+    /// The sampler, unless this machine cannot run the variant.
+    pub fn with(options: CpuOptions) -> Option<Self> {
+        let threads = options.threads;
+        match Sampler::cpu_with(options) {
+            Ok(sampler) => Some(Self { name: format!("{options:?}"), sampler }),
+            Err(Error::Unsupported { .. }) => {
+                eprintln!("skipped on this machine: {options:?}");
+                None
+            }
+            Err(error) => panic!("{options:?}, {threads:?} threads: {error}"),
+        }
+    }
+}
+
+impl Implementation for CpuSampler {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn sample(&mut self, case: &Case, output: &mut Output) -> bool {
+        self.sampler
+            .sample(&case.inputs(), &case.rows, case.draws, output)
+            .unwrap_or_else(|error| panic!("{}: {}: {error}", case.name, self.name));
+        true
+    }
+}
