@@ -9,3 +9,22 @@ pub mod plot;
 pub mod report;
 pub mod shapes;
 pub mod timing;
+
+#[cfg(feature = "cuda")]
+pub mod baseline;
+#[cfg(feature = "cuda")]
+pub mod bursts;
+#[cfg(feature = "cuda")]
+pub mod check;
+#[cfg(feature = "cuda")]
+pub mod contender;
+#[cfg(feature = "cuda")]
+pub mod decode;
+#[cfg(feature = "cuda")]
+pub mod gpu;
+#[cfg(feature = "cuda")]
+pub mod meter;
+#[cfg(feature = "cuda")]
+pub mod ours;
+#[cfg(feature = "cuda")]
+pub mod rates;

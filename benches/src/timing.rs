@@ -1,4 +1,4 @@
-//! How a time is taken, and what is said of many.
+//! What is said of repeated measurements.
 
 /// The middle and the spread of repeated measurements.
 #[derive(Clone, Copy, Debug, PartialEq)]
