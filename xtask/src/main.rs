@@ -9,6 +9,7 @@ mod cuda_stub;
 mod demo;
 mod device;
 mod ptx_report;
+mod ptxas;
 mod setup;
 mod tidy;
 mod workspace;
