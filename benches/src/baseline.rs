@@ -14,6 +14,9 @@ use crate::shapes::Shape;
 /// Scratch that an algorithm may use: what PyTorch allows on Hopper.
 const WORKSPACE_BYTES: u64 = 32 << 20;
 
+/// `CUBLAS_OP_T` of the library's `cublas_api.h`.
+static TRANSPOSED: i32 = 1;
+
 /// The product alone, with the algorithm that the library's heuristic puts first:
 /// bf16 inputs, f32 accumulation, bf16 logits `[B, V]`.
 #[derive(Debug)]
@@ -167,14 +170,13 @@ impl Operation {
             sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
             sys::cudaDataType::CUDA_R_32F,
         )?);
-        let transposed = sys::cublasOperation_t::CUBLAS_OP_T;
         // SAFETY: the description is alive, and the attribute is of that type.
         unsafe {
             result::set_matmul_desc_attribute(
                 description.0,
                 sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSA,
-                (&raw const transposed).cast(),
-                size_of_val(&transposed),
+                (&raw const TRANSPOSED).cast(),
+                size_of_val(&TRANSPOSED),
             )
         }?;
         Ok(Self {

@@ -20,7 +20,7 @@ const BOUND: i32 = 8;
 
 /// Compares a contender's outcome with the CPU's for the shape's hidden size, cut, and
 /// `batch` rows of small integers, where every order of summation gives the same logits:
-/// tokens must be equal at the contender's `temperature`, logits up to their rounding.
+/// tokens must be equal, logits equal up to their rounding.
 ///
 /// # Errors
 /// The contender cannot run, or its outcome is wrong.
@@ -29,7 +29,6 @@ pub fn check(
     contender: &dyn Contender,
     shape: &Shape,
     batch: u32,
-    temperature: f32,
 ) -> anyhow::Result<()> {
     let hidden = if shape.hidden < HIDDEN { shape.hidden } else { HIDDEN + shape.hidden % HIDDEN };
     let small = Shape { name: shape.name, vocab: VOCAB, hidden };
@@ -47,6 +46,7 @@ pub fn check(
     unsafe { call.enqueue(on_device[0].address()) }?;
     match call.outcome().context("on a small problem")? {
         Outcome::Tokens(tokens) => {
+            let temperature = contender.temperature();
             check_tokens(&tokens, &weights, &hidden_states, &small, batch, temperature)
         }
         Outcome::Logits(logits) => check_logits(&logits, &weights, &hidden_states, &small, batch),

@@ -10,6 +10,11 @@ pub trait Contender {
     /// The name in reports.
     fn name(&self) -> &str;
 
+    /// Temperature of the tokens it draws; of no meaning for logits.
+    fn temperature(&self) -> f32 {
+        1.0
+    }
+
     /// Allocates what a call for `batch` rows needs, and chooses how it runs.
     ///
     /// `hidden_states` is the address of `[B, D]` bf16, valid as long as the call.

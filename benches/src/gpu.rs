@@ -140,9 +140,7 @@ impl Gpu {
     /// The driver refuses.
     pub fn fill(&self, buffer: &Buffer, byte: u8) -> anyhow::Result<()> {
         // SAFETY: the size is the buffer's.
-        unsafe {
-            result::memset_d8_async(buffer.address, byte, buffer.bytes(), self.stream())
-        }?;
+        unsafe { result::memset_d8_async(buffer.address, byte, buffer.bytes(), self.stream()) }?;
         Ok(())
     }
 
@@ -175,8 +173,7 @@ impl Gpu {
     ) -> anyhow::Result<Vec<Buffer>> {
         let normal = Normal::new(0.0, deviation)?;
         let random = SmallRng::seed_from_u64(seed);
-        let chunk: Vec<_> =
-            normal.sample_iter(random).take(CHUNK).map(bf16::from_f32).collect();
+        let chunk: Vec<_> = normal.sample_iter(random).take(CHUNK).map(bf16::from_f32).collect();
         let chunk = self.upload(&chunk)?;
         let matrices: Vec<_> =
             (0..count).map(|_| self.allocate(elements * 2)).collect::<Result<_, _>>()?;

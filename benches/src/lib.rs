@@ -19,8 +19,6 @@ pub mod check;
 #[cfg(feature = "cuda")]
 pub mod contender;
 #[cfg(feature = "cuda")]
-pub mod decode;
-#[cfg(feature = "cuda")]
 pub mod gpu;
 #[cfg(feature = "cuda")]
 pub mod meter;
@@ -28,3 +26,5 @@ pub mod meter;
 pub mod ours;
 #[cfg(feature = "cuda")]
 pub mod rates;
+#[cfg(feature = "cuda")]
+pub mod session;

@@ -1,38 +1,27 @@
 //! Our call through the engine door, with nothing asked for but tokens and status.
 
+use std::rc::Rc;
+
 use flash_sampling::cuda::{Cuda, RawOperands};
 use flash_sampling::{Plan, Problem, Sampler};
 
 use crate::contender::{Call, Contender, Outcome};
 use crate::gpu::{Buffer, Gpu};
-use crate::report::{OURS, OURS_GREEDY};
 use crate::shapes::Shape;
 
 /// Our sampler at one temperature.
 #[derive(Debug)]
 pub struct Ours {
-    sampler: Sampler<Cuda>,
+    sampler: Rc<Sampler<Cuda>>,
     name: String,
     temperature: f32,
 }
 
 impl Ours {
-    /// A sampler for device `ordinal`, with the planner's variant or the one named
-    /// `variant`. The noise is off at temperature 0.
-    ///
-    /// # Errors
-    /// The device cannot be used.
-    pub fn new(ordinal: u32, temperature: f32, variant: Option<&str>) -> anyhow::Result<Self> {
-        let mut sampler = Sampler::<Cuda>::cuda(ordinal)?;
-        sampler.force_variant(variant);
-        let name = if temperature == 0.0 { OURS_GREEDY } else { OURS };
-        Ok(Self { sampler, name: name.into(), temperature })
-    }
-
-    /// The same under another name, for a variant beside the planner's.
-    #[must_use]
-    pub fn named(self, name: String) -> Self {
-        Self { name, ..self }
+    /// The sampler, with the variant it is forced to or the planner's. At temperature 0
+    /// the noise is off.
+    pub const fn new(sampler: Rc<Sampler<Cuda>>, name: String, temperature: f32) -> Self {
+        Self { sampler, name, temperature }
     }
 }
 
@@ -44,6 +33,10 @@ pub const fn key(row: u32) -> (u64, u64) {
 impl Contender for Ours {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn temperature(&self) -> f32 {
+        self.temperature
     }
 
     fn prepare<'a>(

@@ -90,9 +90,8 @@ fn share_lines(cells: &[Vec<&Record>]) -> Vec<Line> {
 }
 
 fn ratio_lines(cells: &[Vec<&Record>]) -> Vec<Line> {
-    let lines = BASELINES.map(|baseline| {
-        line(&format!("ours ÷ {baseline}"), cells, |cell| ratio(cell, baseline))
-    });
+    let lines = BASELINES
+        .map(|baseline| line(&format!("ours ÷ {baseline}"), cells, |cell| ratio(cell, baseline)));
     lines.into_iter().filter(|line| !line.points.is_empty()).collect()
 }
 
@@ -104,11 +103,7 @@ fn by_contender(cells: &[Vec<&Record>], value: fn(&Record) -> Option<f64>) -> Ve
         .collect()
 }
 
-fn line(
-    name: &str,
-    cells: &[Vec<&Record>],
-    value: impl Fn(&[&Record]) -> Option<f64>,
-) -> Line {
+fn line(name: &str, cells: &[Vec<&Record>], value: impl Fn(&[&Record]) -> Option<f64>) -> Line {
     let point = |cell: &Vec<&Record>| Some((f64::from(cell[0].batch), value(cell)?));
     Line { name: name.to_owned(), points: cells.iter().filter_map(point).collect() }
 }
@@ -137,7 +132,10 @@ fn panel<DB: DrawingBackend>(
             chart.configure_mesh().x_desc("B").light_line_style(WHITE).draw()?;
             for (line, color) in lines.iter().zip(COLORS.iter().cycle()) {
                 chart
-                    .draw_series(LineSeries::new(line.points.iter().copied(), color.stroke_width(2)))?
+                    .draw_series(LineSeries::new(
+                        line.points.iter().copied(),
+                        color.stroke_width(2),
+                    ))?
                     .label(&line.name)
                     .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color));
                 let dots = line.points.iter().map(|&point| Circle::new(point, 3, color.filled()));

@@ -39,3 +39,9 @@ pub const SHAPES: &[Shape] = &[
 
 /// Batch sizes of a decode step.
 pub const BATCHES: &[u32] = &[1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512];
+
+/// Of [`SHAPES`], how many a quick run takes.
+pub const QUICK_SHAPES: usize = 2;
+
+/// Batch sizes of a quick run.
+pub const QUICK_BATCHES: &[u32] = &[1, 16, 64, 256];
