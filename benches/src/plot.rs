@@ -1,5 +1,6 @@
 //! A run as charts, one panel for each shape.
 
+use std::ops::Range;
 use std::path::Path;
 
 use anyhow::anyhow;
@@ -12,13 +13,19 @@ use crate::report::{BASELINES, Protocol, Record, Run, contenders, find, ratio, s
 const PANEL: (u32, u32) = (520, 380);
 /// Panels beside each other.
 const COLUMNS: usize = 2;
-const COLORS: [RGBColor; 6] = [
+const FLOOR: &str = "floor";
+/// Of the floor, which every chart of times has.
+const FLOOR_COLOR: RGBColor = RGBColor(110, 110, 110);
+/// Of the other lines, in the order of the contenders; distinct to the color-blind
+/// (Okabe and Ito).
+const COLORS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(86, 180, 233),
     RGBColor(213, 94, 0),
     RGBColor(230, 159, 0),
     RGBColor(0, 158, 115),
     RGBColor(204, 121, 167),
+    RGBColor(0, 0, 0),
 ];
 
 /// A named line through (B, value).
@@ -71,16 +78,48 @@ pub fn write(run: &Run, protocol: Protocol, stem: &Path) -> anyhow::Result<()> {
 /// What a chart shows of a shape's cells.
 type Lines = fn(&[Vec<&Record>]) -> Vec<Line>;
 
+/// How an axis of values is drawn.
 #[derive(Clone, Copy)]
 enum Scale {
+    /// From 0 to at least 1.
     Linear,
+    /// By powers of 2.
     Logarithmic,
+}
+
+impl Scale {
+    fn place(self, value: f64) -> f64 {
+        match self {
+            Self::Linear => value,
+            Self::Logarithmic => value.log2(),
+        }
+    }
+
+    fn label(self, place: f64) -> String {
+        match self {
+            Self::Linear => format!("{place:.1}"),
+            Self::Logarithmic => format!("{:.0}", place.exp2()),
+        }
+    }
+
+    /// The places of an axis that shows `values`, with room for the legend.
+    fn extent(self, values: impl Iterator<Item = f64>) -> Range<f64> {
+        let (low, high) = values
+            .map(|value| self.place(value))
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), place| {
+                (low.min(place), high.max(place))
+            });
+        match self {
+            Self::Linear => 0.0..high.max(1.0) * 1.2,
+            Self::Logarithmic => low - 0.2..high + 0.8,
+        }
+    }
 }
 
 fn time_lines(cells: &[Vec<&Record>]) -> Vec<Line> {
     let mut lines = by_contender(cells, |record| record.median_us);
     if !lines.is_empty() {
-        lines.push(line("floor", cells, |cell| Some(cell[0].floor_us)));
+        lines.push(line(FLOOR, cells, |cell| Some(cell[0].floor_us)));
     }
     lines
 }
@@ -115,50 +154,46 @@ fn panel<DB: DrawingBackend>(
     scale: Scale,
     lines: &[Line],
 ) -> Result<(), DrawingAreaErrorKind<DB::ErrorType>> {
-    let points = || lines.iter().flat_map(|line| line.points.iter().copied());
-    let (batches, values) = (bounds(points().map(|(b, _)| b)), bounds(points().map(|(_, y)| y)));
-    // A line needs an extent even where all points share a batch size.
-    let batches = (batches.0 * 0.9..batches.1 * 1.1).log_scale();
-    let mut builder = ChartBuilder::on(area);
-    builder
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let batches = points().map(|(batch, _)| batch.log2());
+    let (first, last) = batches
+        .fold((f64::INFINITY, 0.0_f64), |(first, last), place| (first.min(place), last.max(place)));
+    let mut chart = ChartBuilder::on(area)
         .caption(caption, ("sans-serif", 16))
         .margin(8)
         .x_label_area_size(36)
-        .y_label_area_size(52);
-    // The two scales are two types of axis: everything drawn is the same.
-    macro_rules! draw {
-        ($values:expr) => {{
-            let mut chart = builder.build_cartesian_2d(batches, $values)?;
-            chart.configure_mesh().x_desc("B").light_line_style(WHITE).draw()?;
-            for (line, color) in lines.iter().zip(COLORS.iter().cycle()) {
-                chart
-                    .draw_series(LineSeries::new(
-                        line.points.iter().copied(),
-                        color.stroke_width(2),
-                    ))?
-                    .label(&line.name)
-                    .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color));
-                let dots = line.points.iter().map(|&point| Circle::new(point, 3, color.filled()));
-                chart.draw_series(dots)?;
-            }
-            chart
-                .configure_series_labels()
-                .position(SeriesLabelPosition::UpperLeft)
-                .background_style(WHITE.mix(0.8))
-                .border_style(BLACK.mix(0.3))
-                .draw()?;
-        }};
+        .y_label_area_size(48)
+        .build_cartesian_2d(
+            first - 0.2..last + 0.2,
+            scale.extent(points().map(|&(_, value)| value)),
+        )?;
+    chart
+        .configure_mesh()
+        .x_desc("B")
+        .x_labels(10)
+        .x_label_formatter(&|place| Scale::Logarithmic.label(*place))
+        .y_label_formatter(&|place| scale.label(*place))
+        .light_line_style(WHITE)
+        .draw()?;
+    for (line, color) in lines.iter().zip(COLORS.into_iter().cycle()) {
+        let color = if line.name == FLOOR { FLOOR_COLOR } else { color };
+        let points = line.points.iter().map(|&(batch, value)| (batch.log2(), scale.place(value)));
+        chart
+            .draw_series(LineSeries::new(points.clone(), color.stroke_width(2)))?
+            .label(&line.name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color.stroke_width(2)));
+        chart.draw_series(points.map(|point| Circle::new(point, 3, color.filled())))?;
     }
-    match scale {
-        Scale::Linear => draw!(0.0..values.1.max(1.0) * 1.25),
-        Scale::Logarithmic => draw!((values.0 * 0.8..values.1 * 2.0).log_scale()),
-    }
-    Ok(())
-}
-
-/// Least and greatest of `values`, of which there is at least one.
-fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    values.fold((f64::INFINITY, 0.0), |(low, high), value| (low.min(value), high.max(value)))
+    let legend = match scale {
+        Scale::Linear => SeriesLabelPosition::LowerLeft,
+        Scale::Logarithmic => SeriesLabelPosition::UpperLeft,
+    };
+    chart
+        .configure_series_labels()
+        .position(legend)
+        .background_style(WHITE.mix(0.8))
+        .border_style(BLACK.mix(0.3))
+        .draw()
 }
 
 #[cfg(test)]
