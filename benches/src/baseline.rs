@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::path::Path;
+use std::rc::Rc;
 
 use anyhow::{Context, ensure};
 use cudarc::cublaslt::{result, sys};
@@ -61,7 +62,7 @@ impl Drop for Cublas {
     }
 }
 
-impl Contender for Cublas {
+impl Contender for Rc<Cublas> {
     fn name(&self) -> &str {
         CUBLAS
     }
@@ -107,6 +108,11 @@ impl<'a> Product<'a> {
             operation,
             algorithm,
         })
+    }
+
+    /// Address of the logits `[B, V]` bf16.
+    pub(crate) const fn logits(&self) -> u64 {
+        self.logits.address()
     }
 }
 

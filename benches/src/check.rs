@@ -8,19 +8,22 @@ use rand::{RngExt, SeedableRng};
 
 use crate::contender::{Contender, Outcome};
 use crate::gpu::Gpu;
-use crate::ours::key;
+use crate::rows::key;
 use crate::shapes::Shape;
 
 /// Tokens of the small problem: no multiple of a tile, and of 8 for cuBLASLt.
 const VOCAB: u32 = 1_000;
 /// The hidden size is cut to below twice this, with the same remainder.
 const HIDDEN: u32 = 512;
-/// Bound of the integers that fill the matrices: every partial sum is exact in f32.
-const BOUND: i32 = 8;
+/// Bound of the integers that fill the weights.
+const BOUND: i32 = 2;
+/// Elements of a hidden state that are ±1, not 0: every logit is an integer of at most
+/// `NONZERO · BOUND`, exact in f32 in every order of summation, and in bf16.
+const NONZERO: usize = 64;
 
 /// Compares a contender's outcome with the CPU's for the shape's hidden size, cut, and
-/// `batch` rows of small integers, where every order of summation gives the same logits:
-/// tokens must be equal, logits equal up to their rounding.
+/// `batch` rows of small integers, where every way gives the same logits: tokens and
+/// logits must be equal.
 ///
 /// # Errors
 /// The contender cannot run, or its outcome is wrong.
@@ -33,11 +36,16 @@ pub fn check(
     let hidden = if shape.hidden < HIDDEN { shape.hidden } else { HIDDEN + shape.hidden % HIDDEN };
     let small = Shape { name: shape.name, vocab: VOCAB, hidden };
     let mut random = SmallRng::seed_from_u64(u64::from(batch) << 32 | u64::from(hidden));
-    let mut matrix = |rows: u32| -> Vec<bf16> {
-        let integer = |_| bf16::from_f32(random.random_range(-BOUND..=BOUND) as f32);
-        (0..rows * hidden).map(integer).collect()
-    };
-    let (weights, hidden_states) = (matrix(VOCAB), matrix(batch));
+    let weights: Vec<_> = (0..VOCAB * hidden)
+        .map(|_| bf16::from_f32(random.random_range(-BOUND..=BOUND) as f32))
+        .collect();
+    let mut hidden_states = vec![bf16::ZERO; (batch * hidden) as usize];
+    for state in hidden_states.chunks_exact_mut(hidden as usize) {
+        for _ in 0..NONZERO {
+            let d = random.random_range(0..state.len());
+            state[d] = if random.random() { bf16::ONE } else { bf16::NEG_ONE };
+        }
+    }
     let on_device = [gpu.upload(&weights)?, gpu.upload(&hidden_states)?];
 
     let call = contender.prepare(gpu, &small, batch, on_device[1].address())?;

@@ -21,10 +21,14 @@ pub mod contender;
 #[cfg(feature = "cuda")]
 pub mod gpu;
 #[cfg(feature = "cuda")]
+pub mod kernels;
+#[cfg(feature = "cuda")]
 pub mod meter;
 #[cfg(feature = "cuda")]
 pub mod ours;
 #[cfg(feature = "cuda")]
 pub mod rates;
+#[cfg(feature = "cuda")]
+pub mod rows;
 #[cfg(feature = "cuda")]
 pub mod session;

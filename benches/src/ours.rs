@@ -6,7 +6,8 @@ use flash_sampling::cuda::{Cuda, RawOperands};
 use flash_sampling::{Plan, Problem, Sampler};
 
 use crate::contender::{Call, Contender, Outcome};
-use crate::gpu::{Buffer, Gpu};
+use crate::gpu::Gpu;
+use crate::rows::Rows;
 use crate::shapes::Shape;
 
 /// Our sampler at one temperature.
@@ -23,11 +24,6 @@ impl Ours {
     pub const fn new(sampler: Rc<Sampler<Cuda>>, name: String, temperature: f32) -> Self {
         Self { sampler, name, temperature }
     }
-}
-
-/// Key of a row in the tests of tokens and in the timed calls: (seed, position).
-pub const fn key(row: u32) -> (u64, u64) {
-    (0x5EED_0000 + row as u64, 1000 + 3 * row as u64)
 }
 
 impl Contender for Ours {
@@ -49,22 +45,10 @@ impl Contender for Ours {
         let problem =
             Problem::builder(batch.into(), shape.vocab.into(), shape.hidden.into()).build()?;
         let plan = self.sampler.plan(&problem)?;
-        let (seeds, positions): (Vec<_>, Vec<_>) = (0..batch).map(key).unzip();
-        let workspace = gpu.allocate(plan.workspace_bytes)?;
-        // SAFETY: the buffer has that size, and the stream is the primary context's.
-        unsafe {
-            let bytes = plan.workspace_bytes;
-            self.sampler.clear_workspace(workspace.address(), bytes, gpu.raw_stream())?;
-        }
         Ok(Box::new(OurCall {
             sampler: &self.sampler,
             gpu,
-            temperatures: gpu.upload(&vec![self.temperature; batch as usize])?,
-            seeds: gpu.upload(&seeds)?,
-            positions: gpu.upload(&positions)?,
-            tokens: gpu.allocate(u64::from(batch) * 4)?,
-            status: gpu.allocate(u64::from(batch) * 4)?,
-            workspace,
+            rows: Rows::new(gpu, batch, self.temperature, plan.workspace_bytes)?,
             hidden_states,
             plan,
             problem,
@@ -78,12 +62,7 @@ struct OurCall<'a> {
     plan: Plan,
     problem: Problem,
     hidden_states: u64,
-    temperatures: Buffer,
-    seeds: Buffer,
-    positions: Buffer,
-    tokens: Buffer,
-    status: Buffer,
-    workspace: Buffer,
+    rows: Rows,
 }
 
 impl Call for OurCall<'_> {
@@ -96,14 +75,14 @@ impl Call for OurCall<'_> {
             weights,
             hidden_states: self.hidden_states,
             bias: 0,
-            temperatures: self.temperatures.address(),
-            seeds: self.seeds.address(),
-            positions: self.positions.address(),
-            tokens: self.tokens.address(),
-            status: self.status.address(),
+            temperatures: self.rows.temperatures.address(),
+            seeds: self.rows.seeds.address(),
+            positions: self.rows.positions.address(),
+            tokens: self.rows.tokens.address(),
+            status: self.rows.status.address(),
             scores: 0,
             margins: 0,
-            workspace: self.workspace.address(),
+            workspace: self.rows.workspace.address(),
             workspace_bytes: self.plan.workspace_bytes,
         };
         // SAFETY: the plan is this sampler's for this problem; our buffers have its sizes
@@ -117,16 +96,10 @@ impl Call for OurCall<'_> {
     }
 
     fn poison(&self) -> anyhow::Result<()> {
-        // A token beyond every vocabulary that is not `NO_TOKEN`, and impossible status bits.
-        self.gpu.fill(&self.tokens, 0xA5)?;
-        self.gpu.fill(&self.status, 0xA5)
+        self.rows.poison(self.gpu)
     }
 
     fn outcome(&self) -> anyhow::Result<Outcome> {
-        let rows = self.problem.batch() as usize;
-        for (row, status) in self.gpu.download::<u32>(&self.status, rows)?.iter().enumerate() {
-            anyhow::ensure!(*status == 0, "row {row} has status {status:#x}");
-        }
-        Ok(Outcome::Tokens(self.gpu.download(&self.tokens, rows)?))
+        self.rows.outcome(self.gpu)
     }
 }

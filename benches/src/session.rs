@@ -15,6 +15,7 @@ use crate::ceilings::H200;
 use crate::check::check;
 use crate::contender::{Absent, Call, Contender};
 use crate::gpu::{Buffer, Gpu};
+use crate::kernels::{CublasSampled, Kernels};
 use crate::meter::Meter;
 use crate::ours::Ours;
 use crate::rates;
@@ -49,9 +50,9 @@ pub struct Settings {
 
 /// The card, ready, and the contenders.
 pub struct Session {
+    contenders: Vec<Box<dyn Contender>>,
     gpu: Gpu,
     meter: Meter,
-    contenders: Vec<Box<dyn Contender>>,
     repeats: u32,
     sustained: bool,
     provenance: Vec<(String, String)>,
@@ -74,10 +75,13 @@ impl Session {
     pub fn open(settings: &Settings) -> anyhow::Result<Self> {
         let gpu = Gpu::open(settings.device as usize)?;
         let meter = Meter::open(settings.device);
+        let kernels = Rc::new(Kernels::load(&gpu)?);
         let cublas = Cublas::load(settings.cublaslt.as_deref());
         let mut provenance = provenance(&gpu, &meter)?;
         let mut fact = |name: &str, value: String| provenance.push((name.into(), value));
-        fact("copy, read + written", format!("{:.2} TB/s", rates::copy_tbps(&gpu, &meter)?));
+        let rates = rates::memory_tbps(&gpu, &meter, &kernels)?;
+        fact("plain read", format!("{:.3} TB/s", rates.read_tbps));
+        fact("copy, read + written", format!("{:.3} TB/s", rates.copy_tbps));
         match &cublas {
             Ok(cublas) => {
                 fact("cuBLASLt", cublas.version());
@@ -93,7 +97,7 @@ impl Session {
                 H200.read_tbps, H200.product_tflops
             ),
         );
-        let contenders = contenders(settings, cublas)?;
+        let contenders = contenders(settings, cublas, kernels)?;
         let Settings { repeats, sustained, .. } = *settings;
         Ok(Self { gpu, meter, contenders, repeats, sustained, provenance })
     }
@@ -221,6 +225,7 @@ impl Session {
 fn contenders(
     settings: &Settings,
     cublas: anyhow::Result<Cublas>,
+    kernels: Rc<Kernels>,
 ) -> anyhow::Result<Vec<Box<dyn Contender>>> {
     let sampler = |variant: Option<&str>| {
         let mut sampler = Sampler::<Cuda>::cuda(settings.device)?;
@@ -236,14 +241,17 @@ fn contenders(
         let forced = sampler(Some(name))?;
         contenders.push(Box::new(Ours::new(forced, format!("{OURS} {name}"), 1.0)));
     }
-    contenders.push(match cublas {
-        Ok(cublas) => Box::new(cublas),
-        Err(error) => Box::new(Absent { name: CUBLAS, reason: format!("{error:#}") }),
-    });
-    contenders.push(Box::new(Absent {
-        name: CUBLAS_SAMPLED,
-        reason: "there is no sampling kernel over stored logits".into(),
-    }));
+    match cublas.map(Rc::new) {
+        Ok(cublas) => {
+            contenders.push(Box::new(Rc::clone(&cublas)));
+            contenders.push(Box::new(CublasSampled { cublas, kernels }));
+        }
+        Err(error) => {
+            let absent = |name| Absent { name, reason: format!("{error:#}") };
+            contenders.push(Box::new(absent(CUBLAS)));
+            contenders.push(Box::new(absent(CUBLAS_SAMPLED)));
+        }
+    }
     Ok(contenders)
 }
 
