@@ -1,9 +1,17 @@
 //! The CPU back end.
 
+mod dot;
+mod lanes;
+mod pool;
 mod reference;
+mod tile;
+mod tiled;
+mod variant;
 
+use self::pool::Pool;
+pub use self::variant::CpuVariant;
 use crate::backend::{Backend, sealed::Sealed};
-use crate::error::{Error, Need, Param, Unmet};
+use crate::error::{Error, Unmet};
 use crate::inputs::Inputs;
 use crate::output::Output;
 use crate::params::SamplingParams;
@@ -20,71 +28,23 @@ pub struct CpuOptions {
     pub variant: Option<CpuVariant>,
 }
 
-/// A way to compute on a CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum CpuVariant {
-    /// The portable GPU kernel, run natively: slow, and the reference.
-    Reference,
-    /// Any CPU.
-    Portable,
-    /// AVX2, FMA and F16C.
-    Avx2,
-    /// AVX-512 F, BW, DQ and VL.
-    Avx512,
-}
-
-impl CpuVariant {
-    /// All of them, least preferred first.
-    pub const ALL: [Self; 4] = [Self::Reference, Self::Portable, Self::Avx2, Self::Avx512];
-
-    /// Stable name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Reference => "cpu_reference",
-            Self::Portable => "cpu_portable",
-            Self::Avx2 => "cpu_avx2",
-            Self::Avx512 => "cpu_avx512",
-        }
-    }
-
-    /// Whether this CPU can run it.
-    pub fn available(self) -> bool {
-        self.unmet().is_none()
-    }
-
-    /// What this CPU lacks for it.
-    pub(crate) fn unmet(self) -> Option<Unmet> {
-        let (need, has) = match self {
-            Self::Reference => return None,
-            Self::Portable => (Need::Avx2, false),
-            Self::Avx2 => (Need::Avx2, false),
-            Self::Avx512 => (Need::Avx512, false),
-        };
-        (!has).then_some(Unmet { need, limit: 1, found: 0 })
-    }
-
-    fn fastest() -> Self {
-        let available = Self::ALL.into_iter().rev().find(|variant| variant.available());
-        available.unwrap_or(Self::Reference)
-    }
-}
-
 /// This CPU: threads, a variant, and scratch that grows to the largest problem.
 #[derive(Debug)]
 pub struct Cpu {
     pool: Pool,
+    /// Available here.
     variant: CpuVariant,
     forced: bool,
+    tiled: tiled::Scratch,
     reference: reference::Scratch,
 }
 
-/// Where work is done.
-#[derive(Debug)]
-enum Pool {
-    Caller,
-    Global,
-    Own(rayon::ThreadPool),
+/// What one call reads; it has been checked.
+struct Run<'a> {
+    problem: &'a Problem,
+    inputs: &'a Inputs<'a>,
+    /// `[B]`.
+    rows: &'a [SamplingParams],
 }
 
 impl Cpu {
@@ -94,6 +54,7 @@ impl Cpu {
             pool: Pool::Global,
             variant: CpuVariant::fastest(),
             forced: false,
+            tiled: tiled::Scratch::default(),
             reference: reference::Scratch::default(),
         }
     }
@@ -106,21 +67,7 @@ impl Cpu {
             }
             (cpu.variant, cpu.forced) = (variant, true);
         }
-        cpu.pool = match options.threads {
-            None => Pool::Global,
-            Some(0) => {
-                return Err(Error::Param { row: None, param: Param::Threads, found: 0.0 });
-            }
-            Some(1) => Pool::Caller,
-            Some(threads) => {
-                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-                Pool::Own(pool.map_err(|_| Error::Unsupported {
-                    need: Need::Threads,
-                    limit: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
-                    found: threads as u64,
-                })?)
-            }
-        };
+        cpu.pool = Pool::new(&options)?;
         Ok(cpu)
     }
 
@@ -132,27 +79,11 @@ impl Cpu {
         rows: &[SamplingParams],
         output: &mut Output,
     ) -> Result<(), Error> {
-        self.reference.run(&self.pool, problem, inputs, rows, output)
-    }
-}
-
-impl Pool {
-    fn threads(&self) -> usize {
-        match self {
-            Self::Caller => 1,
-            Self::Global => rayon::current_num_threads(),
-            Self::Own(pool) => pool.current_num_threads(),
-        }
-    }
-
-    /// Runs `work(0) … work(n − 1)`, at most one a thread.
-    fn for_each(&self, n: usize, work: impl Fn(usize) + Send + Sync) {
-        use rayon::prelude::*;
-        let parallel = || (0..n).into_par_iter().with_max_len(1).for_each(&work);
-        match self {
-            Self::Caller => (0..n).for_each(&work),
-            Self::Global => parallel(),
-            Self::Own(pool) => pool.install(parallel),
+        let run = Run { problem, inputs, rows };
+        match self.variant {
+            CpuVariant::Reference => self.reference.run(&run, output),
+            // SAFETY: `detect` and `new` take available variants only.
+            variant => unsafe { self.tiled.run(&self.pool, variant, &run, output) },
         }
     }
 }

@@ -262,7 +262,7 @@ pub enum Need {
     HiddenDtype,
     /// Instructions of the CPU: AVX2, FMA and F16C.
     Avx2,
-    /// Instructions of the CPU: AVX-512 F, BW, DQ and VL.
+    /// Instructions of the CPU: AVX-512 F, BW, CD, DQ and VL.
     Avx512,
     /// A variant of the given name; `limit` is how many there are.
     VariantName,
@@ -306,7 +306,7 @@ impl fmt::Display for Unmet {
                 return write!(f, "{operand} dtype: expected {limit}, found {found}");
             }
             Need::Avx2 => return f.write_str("this CPU lacks AVX2, FMA or F16C"),
-            Need::Avx512 => return f.write_str("this CPU lacks AVX-512 F, BW, DQ or VL"),
+            Need::Avx512 => return f.write_str("this CPU lacks AVX-512 F, BW, CD, DQ or VL"),
             Need::VariantName => return write!(f, "none of the {limit} variants has that name"),
             Need::CudaFeature => return f.write_str("built without the feature cuda"),
             Need::CudaDevice => {

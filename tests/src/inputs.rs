@@ -116,6 +116,32 @@ impl Matrix {
         }
     }
 
+    /// The bytes of all rows, `row_stride` elements apart: what lies between is NaN.
+    pub fn to_bytes(&self, row_stride: usize) -> Vec<u8> {
+        fn bytes<E: Copy, const N: usize>(
+            rows: std::slice::Chunks<'_, E>,
+            (columns, gap, gaps): (usize, E, usize),
+            bytes_of: impl Fn(E) -> [u8; N],
+        ) -> Vec<u8> {
+            let gaps = vec![gap; gaps];
+            rows.flat_map(|row| row[..columns].iter().chain(&gaps))
+                .flat_map(|&x| bytes_of(x))
+                .collect()
+        }
+        let (columns, gaps) = (self.columns, row_stride - self.columns);
+        match &self.elements {
+            Elements::Bf16(data) => {
+                bytes(data.chunks(self.row_stride), (columns, bf16::NAN, gaps), bf16::to_ne_bytes)
+            }
+            Elements::F16(data) => {
+                bytes(data.chunks(self.row_stride), (columns, f16::NAN, gaps), f16::to_ne_bytes)
+            }
+            Elements::F32(data) => {
+                bytes(data.chunks(self.row_stride), (columns, f32::NAN, gaps), f32::to_ne_bytes)
+            }
+        }
+    }
+
     /// Element type.
     pub fn dtype(&self) -> Dtype {
         match self.elements {

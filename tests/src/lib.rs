@@ -11,9 +11,12 @@
 //! | [`checks`] | the questions, asked alike on the CPU and on a GPU |
 //! | [`mutants`] | wrong samplers that the checks must reject |
 //! | [`golden`] | pinned values, as data |
+//! | `gpu` | the device, guarded outputs, and every GPU variant as a panel; feature `cuda` |
 
 pub mod checks;
 pub mod golden;
+#[cfg(feature = "cuda")]
+pub mod gpu;
 pub mod inputs;
 pub mod judge;
 pub mod mutants;

@@ -4,9 +4,10 @@
 //! defect; without a defect it is right, and must pass every one of those checks.
 
 use flash_sampling::{NO_TOKEN, NoiseKey, Output, Status, bf16};
+use flash_sampling_kernels::abi::TILE_V;
 use flash_sampling_kernels::candidate::{Key, Leaders};
 use flash_sampling_kernels::gumbel::{noise, noise_bound};
-use flash_sampling_kernels::philox::token_random_word;
+use flash_sampling_kernels::philox::{GROUP_OFFSETS, group_words, token_word};
 use flash_sampling_kernels::score::{score, token_value};
 use rayon::prelude::*;
 
@@ -157,19 +158,20 @@ impl Mutant {
         let (key, draw) = self.key(params.key, row, draw);
         // Where the noise keeps to its bound, most tokens need none.
         let bounded = matches!(self.defect, None | Some(Defect::NoiseCut | Defect::TwentyFourBits));
+        let first = if self.has(Defect::LocalIds) { 0 } else { case.head.first_token };
+        let bases = first / TILE_V * TILE_V..first + logits.len() as u32;
         let mut leaders = Leaders::NONE;
-        for (token, &y) in (0..).zip(logits) {
-            if y == f32::NEG_INFINITY {
-                continue;
+        for base in bases.filter(|&id| token_word(id) == 0) {
+            for (word, offset) in group_words(key, draw, base).into_iter().zip(GROUP_OFFSETS) {
+                let token = (base + offset).wrapping_sub(first);
+                let y = logits.get(token as usize).copied().unwrap_or(f32::NEG_INFINITY);
+                let bound = y + temperature * noise_bound(word);
+                if y == f32::NEG_INFINITY || bounded && bound < leaders.second.score() {
+                    continue;
+                }
+                let s = self.score(y, temperature, self.noise(word));
+                leaders.offer(Key::new(s, self.rank(case.head.first_token + token)));
             }
-            let id = case.head.first_token + token;
-            let named = if self.has(Defect::LocalIds) { token } else { id };
-            let word = token_random_word(key, draw, named);
-            if bounded && y + temperature * noise_bound(word) < leaders.second.score() {
-                continue;
-            }
-            let s = self.score(y, temperature, self.noise(word));
-            leaders.offer(Key::new(s, self.rank(id)));
         }
         if leaders.first != Key::NONE {
             leaders.first = Key::new(leaders.first.score(), self.rank(leaders.first.token()));

@@ -2,6 +2,7 @@
 //! exact they must agree in every bit.
 
 use flash_sampling::{Cpu, CpuOptions, CpuVariant, Error, Output, Sampler, Status};
+use rayon::prelude::*;
 
 use crate::inputs::Case;
 
@@ -35,6 +36,8 @@ impl Effort {
 
 struct Member {
     implementation: Box<dyn Implementation>,
+    /// Reused from case to case, as a user would.
+    output: Output,
     cases: usize,
 }
 
@@ -47,7 +50,8 @@ pub struct Panel {
 impl Panel {
     /// These, in this order: the first is what the others are compared with.
     pub fn new(implementations: Vec<Box<dyn Implementation>>, effort: Effort) -> Self {
-        let member = |implementation| Member { implementation, cases: 0 };
+        let member =
+            |implementation| Member { implementation, output: Output::default(), cases: 0 };
         Self { members: implementations.into_iter().map(member).collect(), effort }
     }
 
@@ -67,6 +71,19 @@ impl Panel {
         Self::new(vec![Box::new(sampler.expect("the default always runs"))], Effort::Host)
     }
 
+    /// Number of members.
+    #[expect(clippy::len_without_is_empty, reason = "a panel is never empty")]
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// With another effort.
+    #[must_use]
+    pub fn with_effort(mut self, effort: Effort) -> Self {
+        self.effort = effort;
+        self
+    }
+
     /// How much work a check may ask for.
     pub fn effort(&self) -> Effort {
         self.effort
@@ -77,22 +94,20 @@ impl Panel {
         assert!(case.exact, "{}: inexact cases have no common output", case.name);
         let mut agreed: Option<(String, Output)> = None;
         self.sample_each(case, |name, output| match &agreed {
-            None => agreed = Some((name.to_owned(), output)),
-            Some((first, expected)) => {
-                assert_same_bits(case, (first, expected), (name, &output));
-            }
+            None => agreed = Some((name.to_owned(), output.clone())),
+            Some((first, expected)) => assert_same_bits(case, (first, expected), (name, output)),
         });
         agreed.unwrap_or_else(|| panic!("{}: nobody serves it", case.name)).1
     }
 
     /// Hands each eligible member's output to `look`.
-    pub fn sample_each(&mut self, case: &Case, mut look: impl FnMut(&str, Output)) {
-        for Member { implementation, cases } in &mut self.members {
+    pub fn sample_each(&mut self, case: &Case, mut look: impl FnMut(&str, &Output)) {
+        for Member { implementation, output, cases } in &mut self.members {
             let n_outputs = case.batch() * case.draws as usize;
-            let mut output = poisoned(n_outputs);
-            if implementation.sample(case, &mut output) {
+            poison(output, n_outputs);
+            if implementation.sample(case, output) {
                 *cases += 1;
-                assert_written(case, implementation.name(), &output, n_outputs);
+                assert_written(case, implementation.name(), output, n_outputs);
                 look(implementation.name(), output);
             }
         }
@@ -100,49 +115,54 @@ impl Panel {
 
     /// Demands that no member was passed over by every case so far.
     pub fn assert_everyone_answered(&self) {
-        for Member { implementation, cases } in &self.members {
+        for Member { implementation, cases, .. } in &self.members {
             assert!(*cases > 0, "{} served no case", implementation.name());
         }
     }
 }
 
 /// What no sampler writes: the tests use no such id.
-const POISON: u32 = 0xDEAD_BEEF;
+pub const POISON: u32 = 0xDEAD_BEEF;
 
-/// Outputs that are too long and full of poison.
-fn poisoned(n_outputs: usize) -> Output {
-    let mut output = Output::default();
-    output.tokens.resize(n_outputs + 3, POISON);
-    output.status.resize(n_outputs + 3, Status::from_bits(POISON));
-    output.scores.resize(n_outputs + 3, f32::from_bits(POISON));
-    output.margins.resize(n_outputs + 3, f32::from_bits(POISON));
-    output
+/// Makes outputs too long and full of poison.
+fn poison(output: &mut Output, n_outputs: usize) {
+    fn refill<T: Clone>(values: &mut Vec<T>, len: usize, value: T) {
+        values.clear();
+        values.resize(len, value);
+    }
+    let len = n_outputs + 3;
+    refill(&mut output.tokens, len, POISON);
+    refill(&mut output.status, len, Status::from_bits(POISON));
+    refill(&mut output.scores, len, f32::from_bits(POISON));
+    refill(&mut output.margins, len, f32::from_bits(POISON));
 }
 
 fn assert_written(case: &Case, name: &str, output: &Output, n_outputs: usize) {
     let Output { tokens, status, scores, margins, .. } = output;
     let lengths = [tokens.len(), status.len(), scores.len(), margins.len()];
     assert_eq!(lengths, [n_outputs; 4], "{}: lengths of {name}", case.name);
-    for i in 0..n_outputs {
-        let bits = [tokens[i], status[i].bits(), scores[i].to_bits(), margins[i].to_bits()];
-        assert!(!bits.contains(&POISON), "{}: {name} left output {i} unwritten", case.name);
-    }
+    let unwritten =
+        (0..n_outputs).into_par_iter().find_first(|&i| bits(output, i).contains(&POISON));
+    assert_eq!(unwritten, None, "{}: {name} left an output unwritten", case.name);
+}
+
+/// All that was written for one row and draw: token, status, and the bits of score and
+/// margin.
+pub fn bits(output: &Output, at: usize) -> [u32; 4] {
+    [
+        output.tokens[at],
+        output.status[at].bits(),
+        output.scores[at].to_bits(),
+        output.margins[at].to_bits(),
+    ]
 }
 
 fn assert_same_bits(case: &Case, expected: (&str, &Output), found: (&str, &Output)) {
-    let bits = |output: &Output, i: usize| {
-        (
-            output.tokens[i],
-            output.status[i].bits(),
-            output.scores[i].to_bits(),
-            output.margins[i].to_bits(),
-        )
-    };
     for i in 0..expected.1.tokens.len() {
         let (ours, theirs) = (bits(expected.1, i), bits(found.1, i));
         assert!(
             ours == theirs,
-            "{}: row {}, draw {}: (token, status, score bits, margin bits) of {} are {ours:x?}, of {} {theirs:x?}",
+            "{}: row {}, draw {}: [token, status, score, margin] of {} are {ours:08x?}, of {} {theirs:08x?}",
             case.name,
             i / case.draws as usize,
             i % case.draws as usize,

@@ -1,7 +1,7 @@
 //! Does a histogram come from a distribution? Every threshold states how often a
 //! right sampler would miss it; with literal seeds a miss is a finding, not bad luck.
 
-use statrs::function::gamma::gamma_ur;
+use statrs::function::gamma::{gamma_lr, gamma_ur};
 
 /// A right sampler fails a chi-squared test for one choice of seeds in 500,000: a
 /// fit too bad or too good by a chance of 1e-6 each.
@@ -40,10 +40,12 @@ pub fn chi_squared(observed: &[u64], probabilities: &[f64]) -> ChiSquared {
     let last = bins.last_mut().expect("at least five draws");
     last.0 += pool.0;
     last.1 += pool.1;
-    let statistic = bins.iter().map(|(o, e)| (o - e).powi(2) / e).sum();
+    let statistic: f64 = bins.iter().map(|(o, e)| (o - e).powi(2) / e).sum();
     let degrees_of_freedom = bins.len() as u64 - 1;
     assert!(degrees_of_freedom > 0, "one bin tells nothing");
-    let p_value = gamma_ur(degrees_of_freedom as f64 / 2.0, statistic / 2.0);
+    // The library refuses a statistic of 0.
+    let half = (statistic / 2.0).max(f64::MIN_POSITIVE);
+    let p_value = gamma_ur(degrees_of_freedom as f64 / 2.0, half);
     ChiSquared { statistic, degrees_of_freedom, p_value }
 }
 
@@ -57,10 +59,12 @@ pub fn assert_fits(observed: &[u64], probabilities: &[f64], what: &str) {
     assert!(plausible.contains(&fit.p_value), "{what}: {fit:?}");
 }
 
-/// How far a count lies from its expectation, in standard deviations of a binomial.
-pub fn sigmas(count: u64, draws: u64, probability: f64) -> f64 {
-    let expected = draws as f64 * probability;
-    (count as f64 - expected) / (expected * (1.0 - probability)).sqrt()
+/// Chance that a Poisson count with this expectation lies at least as far out as
+/// `count`, on either side: the law of rare outcomes among many draws.
+pub fn poisson_p_value(count: u64, expected: f64) -> f64 {
+    let at_most = gamma_ur(count as f64 + 1.0, expected);
+    let at_least = if count == 0 { 1.0 } else { gamma_lr(count as f64, expected) };
+    (2.0 * at_most.min(at_least)).min(1.0)
 }
 
 #[cfg(test)]
@@ -92,7 +96,11 @@ mod tests {
     }
 
     #[test]
-    fn sigmas_of_a_hundred_is_ten() {
-        assert!((sigmas(120, 100_000_000, 1e-6) - 2.0).abs() <= 1e-5);
+    fn poisson_tails_are_those_of_the_sum() {
+        let probability = |k: i32| 1.5_f64.powi(k) * (-1.5_f64).exp();
+        let at_most_1 = probability(0) + probability(1);
+        assert!((poisson_p_value(5, 1.5) - 2.0 * 0.018_575_9).abs() <= 1e-6);
+        assert!((poisson_p_value(0, 9.0) - 2.0 * (-9.0_f64).exp()).abs() <= 1e-12);
+        assert!((poisson_p_value(1, 1.5) - (2.0 * at_most_1).min(1.0)).abs() <= 1e-12);
     }
 }

@@ -88,6 +88,9 @@ impl Cuda {
         bytes: u64,
         stream: *mut c_void,
     ) -> Result<(), Error> {
+        if bytes == 0 {
+            return Ok(());
+        }
         let _current = self.device.enter()?;
         // SAFETY: the caller's promise.
         let code = unsafe { driver::cuMemsetD8Async(workspace, 0, bytes as usize, stream) };

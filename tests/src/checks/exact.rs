@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use flash_sampling::{Dtype, NO_TOKEN};
 
+use crate::golden;
 use crate::inputs::{BIAS, Case, HIDDEN_STATES, Head, Matrix, WEIGHTS, rows_of, small_integer};
 use crate::judge::assert_oracle_agrees;
 use crate::panel::Panel;
@@ -15,7 +16,7 @@ macro_rules! exact_checks {
         $crate::check_tests! {
             $panel, exact:
             shapes, ragged_edges, batches, dtypes, strides, bias_and_draws, ids_of_a_shard,
-            random_inputs,
+            random_inputs, tokens_are_golden,
         }
     };
 }
@@ -139,6 +140,28 @@ pub fn random_inputs(panel: &mut Panel) {
         let case = Case::new(name, &Arc::new(Head::new(weights)), hidden_states, rows)
             .with_draws(2)
             .inexact();
-        panel.sample_each(&case, |name, output| assert_oracle_agrees(&case, name, &output));
+        panel.sample_each(&case, |name, output| assert_oracle_agrees(&case, name, output));
     }
+}
+
+/// Tokens, scores and margins that no change may move.
+pub fn tokens_are_golden(panel: &mut Panel) {
+    let mut lines = Vec::new();
+    for (vocab, hidden, first_token) in [(1_000, 64, 0), (49_152, 8, 0), (300, 33, 1_000_003)] {
+        let mut case = case(4, vocab, hidden).with_draws(2);
+        case.head = Arc::new(Head { first_token, ..Head::clone(&case.head) });
+        let output = panel.sample(&case);
+        for i in 0..output.tokens.len() {
+            lines.push(format!(
+                "{vocab} {hidden} {first_token} {} {} {} {:08x} {:08x}",
+                i / 2,
+                i % 2,
+                output.tokens[i],
+                output.scores[i].to_bits(),
+                output.margins[i].to_bits(),
+            ));
+        }
+    }
+    golden::TOKENS
+        .assert_equal("vocab hidden first-token row draw token score-bits margin-bits", lines);
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use flash_sampling::{Dtype, NO_TOKEN, Output, SamplingParams};
+use flash_sampling::{Dtype, NO_TOKEN, SamplingParams};
 
 use crate::inputs::{Case, HIDDEN_STATES, Head, Matrix, WEIGHTS, params, rows_of};
-use crate::panel::Panel;
+use crate::panel::{Panel, bits};
 
 /// Tests of this group.
 #[macro_export]
@@ -17,18 +17,6 @@ macro_rules! properties_checks {
             calls_leave_nothing_behind,
         }
     };
-}
-
-/// All outputs of one row and draw, as bits.
-type Bits = (u32, u32, u32, u32);
-
-fn bits(output: &Output, at: usize) -> Bits {
-    (
-        output.tokens[at],
-        output.status[at].bits(),
-        output.scores[at].to_bits(),
-        output.margins[at].to_bits(),
-    )
 }
 
 fn head(vocab: usize, hidden: usize) -> Arc<Head> {

@@ -1,0 +1,249 @@
+//! One vocabulary tile on one thread: dot products, then candidates, by the same
+//! [`score`](flash_sampling_kernels::score) and
+//! [`candidate`](flash_sampling_kernels::candidate) as every kernel.
+
+use flash_sampling_kernels::abi::TILE_V;
+use flash_sampling_kernels::candidate::Leaders;
+use flash_sampling_kernels::gumbel::noise_bound;
+use flash_sampling_kernels::philox::{GROUP_OFFSETS, NoiseKey, group_words};
+use flash_sampling_kernels::score::{RowParams, offer_group, token_value};
+use flash_sampling_kernels::status::Status;
+
+use super::dot::dots;
+use super::lanes::{Chunk, Lanes, Widen};
+use crate::params::SamplingParams;
+use crate::problem::Problem;
+
+const TILE_V_LEN: usize = TILE_V as usize;
+
+/// What the threads of a call share.
+pub(super) struct Call<'a, E> {
+    pub(super) problem: &'a Problem,
+    /// `[V_rows, D]`, with the problem's stride.
+    pub(super) weights: &'a [E],
+    /// `[B, ⌈D / 16⌉]`, zero beyond D.
+    pub(super) hidden_states: &'a [Chunk],
+    /// `[V]`.
+    pub(super) bias: Option<&'a [f32]>,
+    /// `[B]`.
+    pub(super) rows: &'a [SamplingParams],
+}
+
+/// What one thread has found so far.
+#[derive(Debug, Default)]
+pub(super) struct Worker {
+    /// `[B, S]`.
+    pub(super) leaders: Vec<Leaders>,
+    /// `[B]`.
+    pub(super) status: Vec<Status>,
+}
+
+/// Samples a tile: `C` batch rows at a time against `R` weight rows at a time, and a
+/// last single batch row against `ALONE` of them.
+///
+/// # Safety
+/// The caller enables the instructions of `L`; the call's slices have the problem's sizes.
+#[inline(always)]
+pub(super) unsafe fn sample_tile<L, E, const ALONE: usize, const R: usize, const C: usize>(
+    call: &Call<'_, E>,
+    tile: u32,
+    worker: &mut Worker,
+) where
+    L: Lanes,
+    E: Widen,
+{
+    let batch = call.rows.len();
+    let mut row = 0;
+    // SAFETY: the caller's promise.
+    unsafe {
+        while row < batch {
+            if batch - row == 1 {
+                sample_rows::<L, E, ALONE, 1>(call, tile, row, worker);
+            } else {
+                sample_rows::<L, E, R, C>(call, tile, row, worker);
+            }
+            row += C;
+        }
+    }
+}
+
+/// Samples batch rows `row .. row + C`, as far as there are so many.
+#[inline(always)]
+unsafe fn sample_rows<L: Lanes, E: Widen, const R: usize, const C: usize>(
+    call: &Call<'_, E>,
+    tile: u32,
+    row: usize,
+    worker: &mut Worker,
+) {
+    let span = Span::new(call.problem, tile);
+    let mut values = [[f32::NEG_INFINITY; TILE_V_LEN]; C];
+    // SAFETY: the caller's promise.
+    unsafe { multiply_tile::<L, E, R, C>(call, &span, row, &mut values) };
+    let draws = call.problem.draws() as usize;
+    for (row, values) in (row..call.rows.len()).zip(&mut values) {
+        let status = &mut worker.status[row];
+        let bias = call.bias.map(|bias| &bias[span.weights_row..]);
+        for (v, value) in values[span.from..span.to].iter_mut().enumerate() {
+            *value = token_value(*value, bias.map_or(0.0, |bias| bias[v]), status);
+        }
+        let leaders = &mut worker.leaders[row * draws..][..draws];
+        offer_row(values, span.first_token, call.rows[row].row_params(), leaders);
+    }
+}
+
+/// The tokens of a tile that the call has.
+struct Span {
+    /// Global id of the tile's first token, a multiple of `TILE_V`.
+    first_token: u32,
+    /// Offsets in the tile of the first token and of the end.
+    from: usize,
+    to: usize,
+    /// Row of the weights that holds the token at `from`.
+    weights_row: usize,
+}
+
+impl Span {
+    #[inline(always)]
+    fn new(problem: &Problem, tile: u32) -> Self {
+        let first_token = (problem.first_token() / TILE_V + tile) * TILE_V;
+        let from = problem.first_token().saturating_sub(first_token);
+        let weights_row = first_token + from - problem.first_token();
+        let to = from + (problem.vocab() - weights_row).min(TILE_V - from);
+        Self {
+            first_token,
+            from: from as usize,
+            to: to as usize,
+            weights_row: weights_row as usize,
+        }
+    }
+}
+
+/// Writes the dot products of the span with batch rows `row .. row + C`; rows beyond
+/// the batch repeat its last.
+#[inline(always)]
+unsafe fn multiply_tile<L: Lanes, E: Widen, const R: usize, const C: usize>(
+    call: &Call<'_, E>,
+    span: &Span,
+    row: usize,
+    out: &mut [[f32; TILE_V_LEN]; C],
+) {
+    let hidden = call.problem.hidden() as usize;
+    let stride = call.problem.weights_stride() as usize;
+    let n_chunks = call.hidden_states.len() / call.rows.len();
+    let hidden_states: [&[Chunk]; C] = std::array::from_fn(|c| {
+        let row = (row + c).min(call.rows.len() - 1);
+        &call.hidden_states[row * n_chunks..][..n_chunks]
+    });
+    let mut v = span.from;
+    while v < span.to {
+        let weights: [&[E]; R] = std::array::from_fn(|r| {
+            // Beyond the span, its last token is multiplied again and dropped below.
+            let v = (v + r).min(span.to - 1);
+            &call.weights[(span.weights_row + v - span.from) * stride..][..hidden]
+        });
+        // SAFETY: the caller's promise.
+        let block = unsafe { dots::<L, E, R, C>(weights, hidden_states) };
+        let n = R.min(span.to - v);
+        for (out, dots) in out.iter_mut().zip(&block) {
+            out[v..v + n].copy_from_slice(&dots[..n]);
+        }
+        v += R;
+    }
+}
+
+/// Offers a row's tile of values to the leaders of each draw.
+#[inline(always)]
+fn offer_row(
+    values: &[f32; TILE_V_LEN],
+    first_token: u32,
+    row: RowParams,
+    leaders: &mut [Leaders],
+) {
+    let highest = values.iter().fold(f32::NEG_INFINITY, |a, &b| if b > a { b } else { a });
+    for (draw, leaders) in (0..).zip(leaders) {
+        let threshold = leaders.second.score();
+        let Some(cutoff) = highest_word(highest, row.temperature, threshold) else { continue };
+        if lowest_word(row.key, draw, first_token) > cutoff {
+            continue;
+        }
+        for base in group_bases() {
+            let y = GROUP_OFFSETS.map(|offset| values[(base + offset) as usize]);
+            let threshold = leaders.second.score();
+            offer_group(y, first_token + base, row, draw, threshold, leaders);
+        }
+    }
+}
+
+/// The highest word, all ones after some zeros, whose noise could lift `value` to
+/// `threshold`; `None` if no word can. The test is that of [`offer_group`].
+#[inline(always)]
+fn highest_word(value: f32, temperature: f32, threshold: f32) -> Option<u32> {
+    let words = (0..=u32::BITS).map(|zeros| u32::MAX.checked_shr(zeros).unwrap_or(0));
+    // Not `>=`: a NaN (of −∞ and an infinite noise) must not pass a tile over.
+    words.into_iter().find(|&word| !(value + temperature * noise_bound(word) < threshold))
+}
+
+/// The lowest word of a tile: the one with the greatest noise.
+#[inline(always)]
+fn lowest_word(key: NoiseKey, draw: u32, first_token: u32) -> u32 {
+    let mut lowest = u32::MAX;
+    for base in group_bases() {
+        for word in group_words(key, draw, first_token + base) {
+            lowest = lowest.min(word);
+        }
+    }
+    lowest
+}
+
+/// Offsets of the groups of a tile: the ids with bits 3 and 6 clear.
+#[inline(always)]
+fn group_bases() -> impl Iterator<Item = u32> {
+    const N_GROUPS: u32 = TILE_V / GROUP_OFFSETS.len() as u32;
+    (0..N_GROUPS).map(|group| group / 8 * 16 + group % 8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flash_sampling_kernels::philox::token_group;
+
+    #[test]
+    fn the_groups_of_a_tile_are_complete() {
+        let mut tokens: Vec<u32> =
+            group_bases().flat_map(|base| GROUP_OFFSETS.map(|offset| base + offset)).collect();
+        tokens.sort_unstable();
+        assert!(tokens.into_iter().eq(0..TILE_V));
+        assert!(group_bases().map(token_group).eq(0..TILE_V / 4));
+    }
+
+    #[test]
+    fn a_tile_is_passed_over_only_if_no_word_reaches() {
+        assert_eq!(highest_word(0.0, 1.0, f32::NEG_INFINITY), Some(u32::MAX));
+        assert_eq!(highest_word(0.0, 1.0, 1.0), Some(u32::MAX >> 1));
+        assert_eq!(highest_word(0.0, 1.0, 22.8), Some(0));
+        assert_eq!(highest_word(0.0, 1.0, 23.0), None);
+        assert_eq!(highest_word(1.0, 0.0, 1.0), Some(u32::MAX));
+        assert_eq!(highest_word(1.0, 0.0, 1.5), None);
+        assert_eq!(highest_word(f32::NEG_INFINITY, f32::MAX, 1.0), Some(u32::MAX >> 1));
+    }
+
+    #[test]
+    fn spans_are_aligned_and_cover_the_vocabulary() {
+        for (first_token, vocab) in [(0, 1), (0, 129), (100, 28), (100, 29), (255, 1000)] {
+            let problem = Problem::builder(1, vocab, 1).first_token(first_token).build().unwrap();
+            let n_tiles =
+                flash_sampling_kernels::abi::n_tiles_v(problem.first_token(), problem.vocab());
+            let mut next = 0;
+            for tile in 0..n_tiles {
+                let span = Span::new(&problem, tile);
+                assert_eq!(span.first_token % TILE_V, 0);
+                assert_eq!(span.weights_row, next);
+                let token = u64::from(span.first_token) + span.from as u64;
+                assert_eq!(token, first_token + next as u64);
+                assert!(span.from < span.to && span.to <= TILE_V_LEN);
+                next += span.to - span.from;
+            }
+            assert_eq!(next as u64, vocab);
+        }
+    }
+}

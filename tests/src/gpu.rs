@@ -1,0 +1,381 @@
+//! The GPU under test: our sampler through its engine door, on memory and a stream of
+//! the crate `cudarc` in the same primary context.
+
+use std::env;
+use std::io::Write;
+use std::sync::{Arc, Once};
+
+use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DeviceRepr};
+use flash_sampling::cuda::{Cuda, DeviceHead, RawOperands};
+use flash_sampling::{
+    CpuOptions, CudaFailure, Error, Operand, Output, Problem, Sampler, SamplingParams, Status,
+};
+use flash_sampling_kernels::abi::VARIANTS;
+
+use crate::inputs::{Case, Head};
+use crate::panel::{CpuSampler, Effort, Implementation, POISON, Panel};
+
+/// `CUDA_ERROR_NO_DEVICE`: also what the stub of `cargo xtask cuda-stub` answers.
+pub const NO_DEVICE: u32 = 100;
+
+/// Words before and after each output, and bytes after the workspace.
+const GUARD: usize = 64;
+
+/// A sampler, and a stream of cudarc's in the same context.
+pub struct Gpu {
+    /// Ours.
+    pub sampler: Sampler<Cuda>,
+    /// Theirs, non-blocking.
+    pub stream: Arc<CudaStream>,
+}
+
+impl Gpu {
+    /// The first device. Without one: `None` and one loud line, or a failure if
+    /// `FLASH_SAMPLING_REQUIRE_GPU` is 1.
+    pub fn open() -> Option<Self> {
+        static SKIPPED: Once = Once::new();
+        let sampler = match Sampler::<Cuda>::cuda(0) {
+            Ok(sampler) => sampler,
+            Err(error @ Error::Cuda(CudaFailure { code: NO_DEVICE, .. })) => {
+                let required = env::var_os("FLASH_SAMPLING_REQUIRE_GPU");
+                assert!(required.is_none_or(|value| value != "1"), "a GPU is required: {error}");
+                // Not by `eprintln!`, which the test harness swallows.
+                SKIPPED.call_once(|| {
+                    let line = format!("SKIPPED: no GPU for these tests ({error})\n");
+                    let _ = std::io::stderr().write_all(line.as_bytes());
+                });
+                return None;
+            }
+            Err(error) => panic!("the GPU cannot be used: {error}"),
+        };
+        let context = CudaContext::new(0).expect("cudarc opens the device");
+        // SAFETY: everything of a test is used on one stream.
+        unsafe { context.disable_event_tracking() };
+        let stream = context.new_stream().expect("cudarc makes a stream");
+        Some(Self { sampler, stream })
+    }
+
+    /// Enqueues the case with the sampler's plan.
+    pub fn enqueue(&self, case: &DeviceCase) -> Result<(), Error> {
+        let plan = self.sampler.plan(&case.problem)?;
+        let operands = case.operands();
+        // SAFETY: the case's memory has the problem's sizes and lives as long as it; its
+        // workspace is zero; the stream is of the same context.
+        unsafe {
+            self.sampler.enqueue(&plan, &case.problem, &operands, self.stream.cu_stream().cast())
+        }
+    }
+}
+
+/// Every GPU variant, behind the CPU: the engine door for each, and the easy door.
+pub fn every_variant() -> Option<Panel> {
+    let mut members: Vec<Box<dyn Implementation>> = Vec::new();
+    members.push(Box::new(CpuSampler::with(CpuOptions::default())?));
+    for variant in VARIANTS {
+        members.push(Box::new(EngineDoor::open(Some(variant.name))?));
+    }
+    members.push(Box::new(EasyDoor::open()?));
+    Some(Panel::new(members, Effort::Device))
+}
+
+/// What the planner chooses, and nobody beside it.
+pub fn planners_choice() -> Option<Panel> {
+    Some(Panel::new(vec![Box::new(EngineDoor::open(None)?)], Effort::Device))
+}
+
+/// `[B, S]` words on the device between guards.
+pub struct Guarded {
+    words: CudaSlice<u32>,
+    len: usize,
+}
+
+impl Guarded {
+    /// Full of poison.
+    pub fn new(stream: &Arc<CudaStream>, len: usize) -> Self {
+        Self { words: to_device(stream, &vec![POISON; len + 2 * GUARD]), len }
+    }
+
+    /// Poisons all of it again.
+    pub fn poison(&mut self, stream: &Arc<CudaStream>) {
+        let poison = vec![POISON; self.words.len()];
+        stream.memcpy_htod(&poison, &mut self.words).expect("copy to the device");
+    }
+
+    /// Address of the first word between the guards.
+    pub fn address(&self) -> u64 {
+        address(&self.words) + 4 * GUARD as u64
+    }
+
+    /// The words between the guards, once the stream has run; nobody wrote the guards.
+    pub fn read(&self, stream: &Arc<CudaStream>, name: &str) -> Vec<u32> {
+        let words = copy_back(stream, &self.words);
+        let (before, rest) = words.split_at(GUARD);
+        let (words, after) = rest.split_at(self.len);
+        let intact = before.iter().chain(after).all(|&word| word == POISON);
+        assert!(intact, "{name}: written outside of its {} words", self.len);
+        words.to_vec()
+    }
+}
+
+/// Address of a slice that is used on its own stream only.
+pub fn address<T>(slice: &CudaSlice<T>) -> u64 {
+    slice.device_ptr(slice.stream()).0
+}
+
+/// A copy of the values on the device; of none, one that nobody reads.
+pub fn to_device<T: DeviceRepr + Default + Clone>(
+    stream: &Arc<CudaStream>,
+    values: &[T],
+) -> CudaSlice<T> {
+    let one = [T::default()];
+    let values = if values.is_empty() { &one } else { values };
+    stream.clone_htod(values).expect("copy to the device")
+}
+
+/// The values of a slice, once the stream has run.
+pub fn copy_back<T: DeviceRepr>(stream: &Arc<CudaStream>, slice: &CudaSlice<T>) -> Vec<T> {
+    let values = stream.clone_dtoh(slice).expect("copy from the device");
+    stream.synchronize().expect("the stream runs");
+    values
+}
+
+/// A head on the device, shared by the cases that share it on the host.
+pub struct DeviceWeights {
+    head: Arc<Head>,
+    weights: CudaSlice<u8>,
+    bias: Option<CudaSlice<f32>>,
+    row_stride: usize,
+}
+
+impl DeviceWeights {
+    /// Rows begin at multiples of `alignment_bytes`, with NaN between them.
+    pub fn upload(gpu: &Gpu, head: &Arc<Head>, alignment_bytes: usize) -> Arc<Self> {
+        let row_stride = aligned_stride(&head.weights, alignment_bytes);
+        Arc::new(Self {
+            head: Arc::clone(head),
+            weights: to_device(&gpu.stream, &head.weights.to_bytes(row_stride)),
+            bias: head.bias.as_ref().map(|bias| to_device(&gpu.stream, bias)),
+            row_stride,
+        })
+    }
+}
+
+/// The matrix's stride, or the next that aligns rows.
+fn aligned_stride(matrix: &crate::inputs::Matrix, alignment_bytes: usize) -> usize {
+    let element_bytes = matrix.dtype().bytes() as usize;
+    (matrix.row_stride() * element_bytes).next_multiple_of(alignment_bytes) / element_bytes
+}
+
+/// A case on the device, its outputs between guards and full of poison.
+pub struct DeviceCase {
+    /// Sizes and layouts.
+    pub problem: Problem,
+    head: Arc<DeviceWeights>,
+    hidden_states: CudaSlice<u8>,
+    temperatures: CudaSlice<f32>,
+    seeds: CudaSlice<u64>,
+    positions: CudaSlice<u64>,
+    outputs: [Guarded; 4],
+    workspace: CudaSlice<u8>,
+}
+
+/// Names of [`DeviceCase::outputs`], in their order.
+const OUTPUTS: [&str; 4] = ["tokens", "status", "scores", "margins"];
+
+impl DeviceCase {
+    /// Copies the case to the device; its head is there.
+    pub fn upload(
+        gpu: &Gpu,
+        case: &Case,
+        head: &Arc<DeviceWeights>,
+        alignment_bytes: usize,
+    ) -> Self {
+        assert!(Arc::ptr_eq(&case.head, &head.head), "{}: another head", case.name);
+        let (stream, states) = (&gpu.stream, &case.hidden_states);
+        let host_head = &*case.head;
+        let hidden_stride = aligned_stride(states, alignment_bytes);
+        let problem = Problem::builder(
+            case.batch() as u64,
+            host_head.weights.rows() as u64,
+            states.columns() as u64,
+        )
+        .vocab_valid(host_head.vocab_valid as u64)
+        .first_token(host_head.first_token.into())
+        .draws(case.draws.into())
+        .weights_dtype(host_head.weights.dtype())
+        .hidden_dtype(states.dtype())
+        .weights_stride(head.row_stride as u64)
+        .hidden_stride(hidden_stride as u64)
+        .bias(head.bias.is_some())
+        .build()
+        .unwrap_or_else(|error| panic!("{}: {error}", case.name));
+        let (temperatures, seeds, positions) = columns(&case.rows);
+        let workspace_bytes = flash_sampling::workspace_bytes(&problem) as usize;
+        let outputs = || Guarded::new(stream, problem.outputs() as usize);
+        let device_case = Self {
+            problem,
+            head: Arc::clone(head),
+            hidden_states: to_device(stream, &states.to_bytes(hidden_stride)),
+            temperatures: to_device(stream, &temperatures),
+            seeds: to_device(stream, &seeds),
+            positions: to_device(stream, &positions),
+            outputs: std::array::from_fn(|_| outputs()),
+            workspace: to_device(stream, &vec![0xA5; workspace_bytes + GUARD]),
+        };
+        let (workspace, raw_stream) = (address(&device_case.workspace), stream.cu_stream().cast());
+        // SAFETY: the workspace has these bytes, on a stream of the same context.
+        let cleared =
+            unsafe { gpu.sampler.clear_workspace(workspace, workspace_bytes as u64, raw_stream) };
+        cleared.expect("clear the workspace");
+        device_case
+    }
+
+    /// Gives the rows new parameters, in place and in stream order.
+    pub fn set_rows(&mut self, gpu: &Gpu, rows: &[SamplingParams]) {
+        let (temperatures, seeds, positions) = columns(rows);
+        let copy = "copy to the device";
+        gpu.stream.memcpy_htod(&temperatures, &mut self.temperatures).expect(copy);
+        gpu.stream.memcpy_htod(&seeds, &mut self.seeds).expect(copy);
+        gpu.stream.memcpy_htod(&positions, &mut self.positions).expect(copy);
+    }
+
+    /// Poisons the outputs again.
+    pub fn poison(&mut self, gpu: &Gpu) {
+        self.outputs.iter_mut().for_each(|output| output.poison(&gpu.stream));
+    }
+
+    /// Where everything is.
+    pub fn operands(&self) -> RawOperands {
+        let [tokens, status, scores, margins] = self.outputs.each_ref().map(Guarded::address);
+        RawOperands {
+            weights: address(&self.head.weights),
+            hidden_states: address(&self.hidden_states),
+            bias: self.head.bias.as_ref().map_or(0, address),
+            temperatures: address(&self.temperatures),
+            seeds: address(&self.seeds),
+            positions: address(&self.positions),
+            tokens,
+            status,
+            scores,
+            margins,
+            workspace: address(&self.workspace),
+            workspace_bytes: (self.workspace.len() - GUARD) as u64,
+        }
+    }
+
+    /// What the stream's last call wrote. Nothing around it may have changed, and the
+    /// workspace must be zero again.
+    pub fn output(&self, gpu: &Gpu) -> Output {
+        let mut names = OUTPUTS.into_iter();
+        let [tokens, status, scores, margins] = self
+            .outputs
+            .each_ref()
+            .map(|output| output.read(&gpu.stream, names.next().unwrap_or_default()));
+        let workspace = copy_back(&gpu.stream, &self.workspace);
+        let (workspace, guard) = workspace.split_at(workspace.len() - GUARD);
+        assert!(workspace.iter().all(|&byte| byte == 0), "the workspace is not zero again");
+        assert!(guard.iter().all(|&byte| byte == 0xA5), "written behind the workspace");
+        let floats = |words: Vec<u32>| words.into_iter().map(f32::from_bits).collect();
+        let mut output = Output::default();
+        output.tokens = tokens;
+        output.status = status.into_iter().map(Status::from_bits).collect();
+        output.scores = floats(scores);
+        output.margins = floats(margins);
+        output
+    }
+}
+
+/// Rows as the columns that the device reads.
+fn columns(rows: &[SamplingParams]) -> (Vec<f32>, Vec<u64>, Vec<u64>) {
+    (
+        rows.iter().map(|row| row.temperature).collect(),
+        rows.iter().map(|row| row.key.seed).collect(),
+        rows.iter().map(|row| row.key.position).collect(),
+    )
+}
+
+/// The engine door with one variant, or with the planner's choice.
+pub struct EngineDoor {
+    name: String,
+    gpu: Gpu,
+    alignment_bytes: usize,
+    head: Option<Arc<DeviceWeights>>,
+}
+
+impl EngineDoor {
+    /// The first device, as [`Gpu::open`].
+    pub fn open(variant: Option<&str>) -> Option<Self> {
+        let mut gpu = Gpu::open()?;
+        gpu.sampler.force_variant(variant);
+        let name = format!("{} on {}", variant.unwrap_or("auto"), gpu.sampler.device_name());
+        let alignment = VARIANTS.iter().find(|known| Some(known.name) == variant);
+        let alignment_bytes = alignment.map_or(1, |variant| variant.alignment_bytes as usize);
+        Some(Self { name, gpu, alignment_bytes, head: None })
+    }
+}
+
+impl Implementation for EngineDoor {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn sample(&mut self, case: &Case, output: &mut Output) -> bool {
+        let head = match self.head.take() {
+            Some(head) if Arc::ptr_eq(&head.head, &case.head) => head,
+            _ => DeviceWeights::upload(&self.gpu, &case.head, self.alignment_bytes),
+        };
+        let head = self.head.insert(head);
+        let device_case = DeviceCase::upload(&self.gpu, case, head, self.alignment_bytes);
+        match self.gpu.enqueue(&device_case) {
+            Ok(()) => *output = device_case.output(&self.gpu),
+            Err(Error::Unsupported { .. }) => return false,
+            Err(error) => panic!("{}: {}: {error}", case.name, self.name),
+        }
+        true
+    }
+}
+
+/// The easy door, with the planner's choice.
+pub struct EasyDoor {
+    name: String,
+    sampler: Sampler<Cuda>,
+    head: Option<(Arc<Head>, DeviceHead)>,
+}
+
+impl EasyDoor {
+    /// The first device, as [`Gpu::open`].
+    pub fn open() -> Option<Self> {
+        let sampler = Gpu::open()?.sampler;
+        let name = format!("the easy door on {}", sampler.device_name());
+        Some(Self { name, sampler, head: None })
+    }
+}
+
+impl Implementation for EasyDoor {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn sample(&mut self, case: &Case, output: &mut Output) -> bool {
+        let head = match self.head.take() {
+            Some((head, uploaded)) if Arc::ptr_eq(&head, &case.head) => (head, uploaded),
+            _ => (Arc::clone(&case.head), upload(&self.sampler, &case.head)),
+        };
+        let (_, head) = self.head.insert(head);
+        let hidden_states = case.hidden_states.view(Operand::HiddenStates, 0, case.batch());
+        self.sampler
+            .sample(head, hidden_states, &case.rows, case.draws, output)
+            .unwrap_or_else(|error| panic!("{}: {}: {error}", case.name, self.name));
+        true
+    }
+}
+
+/// The easy door's upload of a head.
+pub fn upload(sampler: &Sampler<Cuda>, head: &Head) -> DeviceHead {
+    let weights = head.weights.view(Operand::Weights, 0, head.weights.rows());
+    sampler
+        .upload(weights, head.bias.as_deref())
+        .expect("the head fits the device")
+        .with_vocab_valid(head.vocab_valid as u64)
+        .with_first_token(head.first_token.into())
+}
