@@ -90,6 +90,7 @@ impl Session {
             }
             Err(error) => fact("cuBLASLt", format!("not run: {error:#}")),
         }
+        fact("inputs", "bf16 normals; logits have unit variance".into());
         fact(
             "floor",
             format!(
