@@ -267,4 +267,26 @@ pub(crate) mod tests {
         assert_eq!(Run::read_csv(&path).unwrap(), run);
         fs::remove_file(path).unwrap();
     }
+
+    #[test]
+    fn a_later_run_replaces_the_cells_that_it_measured() {
+        let (first, mut later) = (example(), example());
+        later.provenance[0].1 = "def".into();
+        later.records.retain(|record| record.batch == 16);
+        later.records[0].median_us = Some(200.0);
+        let both = first.continued(later, |shape, batch| shape == "qwen3-8b" && batch == 16);
+        let cells = both.cells("qwen3-8b", Protocol::Cooled);
+        assert_eq!(cells.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
+        assert_eq!(ratio(&cells[1], CUBLAS), Some(0.5));
+        let commits = both.provenance.iter().filter(|(name, _)| name == "commit").count();
+        assert_eq!((commits, both.provenance.len()), (2, 3));
+    }
+
+    #[test]
+    fn a_line_tells_a_cell() {
+        let run = example();
+        let line = "qwen3-8b B=16 | cooled ours 300.0 cuBLAS 400.0 floor 289.5, ÷ cuBLAS 0.750";
+        assert_eq!(summary(&run.records[..2]), line);
+        assert!(summary(&run.records[2..]).contains("cuBLAS not run"));
+    }
 }
