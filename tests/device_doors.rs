@@ -4,8 +4,9 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ffi::c_void;
+use std::ops::Deref;
 use std::ptr;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -48,6 +49,29 @@ fn on_cpu(case: &Case) -> Output {
     output
 }
 
+/// A test's turn on the device: one at a time, since one of them blocks a stream, which
+/// others would wait for, and another captures in the strictest mode.
+struct Turn {
+    gpu: Gpu,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Turn {
+    fn take() -> Option<Self> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(Self { gpu: Gpu::open()?, _alone: alone })
+    }
+}
+
+impl Deref for Turn {
+    type Target = Gpu;
+
+    fn deref(&self) -> &Gpu {
+        &self.gpu
+    }
+}
+
 fn on_device(gpu: &Gpu, case: &Case) -> DeviceCase {
     let head = DeviceWeights::upload(gpu, &case.head, 16);
     DeviceCase::upload(gpu, case, &head, 16)
@@ -78,9 +102,7 @@ fn without_a_device_the_error_says_so() {
 
 #[test]
 fn an_ordinal_beyond_the_devices_is_unsupported() {
-    if Gpu::open().is_none() {
-        return;
-    }
+    let Some(_turn) = Turn::take() else { return };
     let error = Sampler::<Cuda>::cuda(1_000).expect_err("nobody has that many");
     let expected = (Need::CudaDevice, 1_000);
     assert!(
@@ -94,7 +116,8 @@ fn samplers_and_heads_move_between_threads() {
     fn assert_send_sync<T: Send + Sync>() {}
     assert_send_sync::<Sampler<Cuda>>();
     assert_send_sync::<DeviceHead>();
-    let Some(Gpu { mut sampler, .. }) = Gpu::open() else { return };
+    let Some(gpu) = Turn::take() else { return };
+    let mut sampler = gpu.own_sampler();
     let case = exact_case(3, 1_000, 64, 1);
     let head = gpu::upload(&sampler, &case.head);
     // A thread without a context samples, and frees everything.
@@ -113,12 +136,12 @@ fn samplers_and_heads_move_between_threads() {
 
 #[test]
 fn the_engine_door_serves_any_thread_and_the_default_stream() {
-    let Some(gpu) = Gpu::open() else { return };
+    let Some(gpu) = Turn::take() else { return };
     let case = exact_case(17, 3_000, 192, 3);
     let device_case = on_device(&gpu, &case);
     gpu.stream.synchronize().expect("the stream runs");
     let plan = gpu.sampler.plan(&device_case.problem).expect("a plan");
-    let (sampler, problem, operands) = (&gpu.sampler, device_case.problem, device_case.operands());
+    let (sampler, problem, operands) = (gpu.sampler, device_case.problem, device_case.operands());
     thread::scope(|scope| {
         scope.spawn(|| {
             let current = || result::ctx::get_current().expect("the driver answers");
@@ -137,7 +160,7 @@ fn the_engine_door_serves_any_thread_and_the_default_stream() {
 #[test]
 fn graph_replays_draw_with_new_parameters() {
     const REPLAYS: u64 = 20;
-    let Some(gpu) = Gpu::open() else { return };
+    let Some(gpu) = Turn::take() else { return };
     // One shape for the tensor cores and one that only the portable kernel takes.
     for (mut case, alignment) in
         [(exact_case(9, 5_000, 256, 2), 16), (exact_case(3, 1_000, 63, 1), 2)]
@@ -147,7 +170,7 @@ fn graph_replays_draw_with_new_parameters() {
         gpu.stream.synchronize().expect("the stream runs");
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
         gpu.stream.begin_capture(mode).expect("capture begins");
-        gpu.enqueue(&device_case).expect("enqueues into the capture");
+        gpu.enqueue(&device_case, None).expect("enqueues into the capture");
         let graph = gpu.stream.end_capture(CUgraphInstantiate_flags(0)).expect("capture ends");
         let graph = graph.expect("the capture holds the call");
 
@@ -173,9 +196,7 @@ fn graph_replays_draw_with_new_parameters() {
 /// What an engine on cudarc writes, without this package's helpers.
 #[test]
 fn cudarc_allocates_and_provides_the_stream() {
-    if Gpu::open().is_none() {
-        return;
-    }
+    let Some(_turn) = Turn::take() else { return };
     let case = exact_case(4, 2_000, 128, 1);
     let (vocab, hidden) = (case.head.weights.rows(), case.hidden_states.columns());
     let bytes = |matrix: &Matrix| matrix.to_bytes(matrix.row_stride());
@@ -236,7 +257,7 @@ fn cudarc_allocates_and_provides_the_stream() {
 
 #[test]
 fn a_call_allocates_nothing_and_does_not_wait() {
-    let Some(gpu) = Gpu::open() else { return };
+    let Some(gpu) = Turn::take() else { return };
     let case = exact_case(5, 4_000, 128, 2);
     let device_case = on_device(&gpu, &case);
     let plan = gpu.sampler.plan(&device_case.problem).expect("a plan");
@@ -264,7 +285,8 @@ fn a_call_allocates_nothing_and_does_not_wait() {
 
 #[test]
 fn the_easy_door_agrees_with_the_cpu_as_its_buffers_grow() {
-    let Some(Gpu { mut sampler, .. }) = Gpu::open() else { return };
+    let Some(gpu) = Turn::take() else { return };
+    let mut sampler = gpu.own_sampler();
     let mut output = Output::default();
     let sizes = [(1, 100, 7, 1), (64, 3_000, 130, 5), (2, 500, 64, 1), (200, 129, 65, 9)];
     for (batch, vocab, hidden, draws) in sizes {
@@ -278,7 +300,8 @@ fn the_easy_door_agrees_with_the_cpu_as_its_buffers_grow() {
 
 #[test]
 fn misuse_of_the_easy_door_is_told() {
-    let Some(Gpu { mut sampler, .. }) = Gpu::open() else { return };
+    let Some(gpu) = Turn::take() else { return };
+    let mut sampler = gpu.own_sampler();
     let case = exact_case(2, 100, 8, 1);
     let head = gpu::upload(&sampler, &case.head);
     let mut output = Output::default();
@@ -302,7 +325,7 @@ fn misuse_of_the_easy_door_is_told() {
 
 #[test]
 fn misuse_of_the_engine_door_is_told() {
-    let Some(mut gpu) = Gpu::open() else { return };
+    let Some(gpu) = Turn::take() else { return };
     let case = exact_case(2, 1_000, 64, 1);
     let device_case = on_device(&gpu, &case);
     let (problem, good) = (device_case.problem, device_case.operands());
@@ -328,14 +351,17 @@ fn misuse_of_the_engine_door_is_told() {
         refusal(RawOperands { workspace_bytes: 1, ..good }),
         Error::Workspace { required, provided: 1 }
     );
-    gpu.sampler.force_variant(Some("no such variant"));
-    let error = gpu.sampler.plan(&problem).expect_err("misuse");
+    let mut sampler = gpu.own_sampler();
+    sampler.force_variant(Some("no such variant"));
+    let error = sampler.plan(&problem).expect_err("misuse");
     assert!(matches!(error, Error::Unsupported { need: Need::VariantName, .. }), "{error:?}");
+    sampler.force_variant(Some("simt"));
+    assert_eq!(sampler.plan(&problem).expect("a plan").variant.name(), "simt");
 }
 
 #[test]
 fn matrices_at_odd_addresses_fall_back_to_the_portable_kernel() {
-    let Some(gpu) = Gpu::open() else { return };
+    let Some(gpu) = Turn::take() else { return };
     let case = exact_case(9, 700, 64, 2);
     let device_case = on_device(&gpu, &case);
     // The hidden states again, two bytes further.
@@ -363,16 +389,16 @@ fn matrices_at_odd_addresses_fall_back_to_the_portable_kernel() {
 
 #[test]
 fn no_rows_enqueue_nothing() {
-    let Some(gpu) = Gpu::open() else { return };
+    let Some(gpu) = Turn::take() else { return };
     let case = exact_case(0, 100, 8, 1);
     let device_case = on_device(&gpu, &case);
-    gpu.enqueue(&device_case).expect("nothing to do");
+    gpu.enqueue(&device_case, None).expect("nothing to do");
     assert_same(&case.name, &device_case.output(&gpu), &Output::default());
 }
 
 #[test]
 fn probes_answer_as_the_cpu_does() {
-    let Some(gpu) = Gpu::open() else { return };
+    let Some(gpu) = Turn::take() else { return };
     let (first, words) = (u32::MAX - 70_000, 100_000);
     let found = gpu.sampler.probe_noise(first, words).expect("runs");
     for (i, found) in (0..words).zip(found) {

@@ -1,6 +1,7 @@
 //! The easy door of the GPU back end: upload a head once, then sample step by step.
 //!
 //! `cargo run --release --features cuda --example sample_cuda`
+#![allow(clippy::print_stdout)]
 
 use flash_sampling::cuda::Cuda;
 use flash_sampling::{Error, MatrixRef, Operand, Output, Sampler, SamplingParams, bf16};
@@ -11,8 +12,7 @@ fn main() -> Result<(), Error> {
 
     // Where a model would give its LM head, some numbers.
     let weights: Vec<bf16> = (0..vocab * hidden).map(|i| number(i as u32)).collect();
-    let head =
-        sampler.upload(MatrixRef::new(Operand::Weights, &weights, vocab, hidden)?, None)?;
+    let head = sampler.upload(MatrixRef::new(Operand::Weights, &weights, vocab, hidden)?, None)?;
 
     let mut output = Output::default();
     for step in 0..4 {

@@ -3,14 +3,14 @@
 
 use std::env;
 use std::io::Write;
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Once, OnceLock};
 
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DeviceRepr};
 use flash_sampling::cuda::{Cuda, DeviceHead, RawOperands};
 use flash_sampling::{
-    CpuOptions, CudaFailure, Error, Operand, Output, Problem, Sampler, SamplingParams, Status,
+    CpuOptions, CudaFailure, Error, Operand, Output, Plan, Problem, Sampler, SamplingParams, Status,
 };
-use flash_sampling_kernels::abi::VARIANTS;
+use flash_sampling_kernels::abi::{VARIANTS, Variant};
 
 use crate::inputs::{Case, Head};
 use crate::panel::{CpuSampler, Effort, Implementation, POISON, Panel};
@@ -23,8 +23,8 @@ const GUARD: usize = 64;
 
 /// A sampler, and a stream of cudarc's in the same context.
 pub struct Gpu {
-    /// Ours.
-    pub sampler: Sampler<Cuda>,
+    /// Ours; all tests of a process share it, since loading takes a while.
+    pub sampler: &'static Sampler<Cuda>,
     /// Theirs, non-blocking.
     pub stream: Arc<CudaStream>,
 }
@@ -33,8 +33,9 @@ impl Gpu {
     /// The first device. Without one: `None` and one loud line, or a failure if
     /// `FLASH_SAMPLING_REQUIRE_GPU` is 1.
     pub fn open() -> Option<Self> {
+        static SAMPLER: OnceLock<Result<Sampler<Cuda>, Error>> = OnceLock::new();
         static SKIPPED: Once = Once::new();
-        let sampler = match Sampler::<Cuda>::cuda(0) {
+        let sampler = match SAMPLER.get_or_init(|| Sampler::cuda(0)) {
             Ok(sampler) => sampler,
             Err(error @ Error::Cuda(CudaFailure { code: NO_DEVICE, .. })) => {
                 let required = env::var_os("FLASH_SAMPLING_REQUIRE_GPU");
@@ -55,11 +56,17 @@ impl Gpu {
         Some(Self { sampler, stream })
     }
 
-    /// Enqueues the case with the sampler's plan.
-    pub fn enqueue(&self, case: &DeviceCase) -> Result<(), Error> {
-        let plan = self.sampler.plan(&case.problem)?;
+    /// A sampler of the test's own.
+    pub fn own_sampler(&self) -> Sampler<Cuda> {
+        Sampler::cuda(0).expect("the device opens again")
+    }
+
+    /// Enqueues the case with the planner's choice, or with the named variant.
+    pub fn enqueue(&self, case: &DeviceCase, variant: Option<&str>) -> Result<(), Error> {
+        let plan = Plan::for_gpu(&case.problem, &self.sampler.device_limits(), variant)?;
         let operands = case.operands();
-        // SAFETY: the case's memory has the problem's sizes and lives as long as it; its
+        // SAFETY: the plan is the sampler's but for the forced variant, which it checks
+        // alike. The case's memory has the problem's sizes and lives as long as it; its
         // workspace is zero; the stream is of the same context.
         unsafe {
             self.sampler.enqueue(&plan, &case.problem, &operands, self.stream.cu_stream().cast())
@@ -298,19 +305,21 @@ fn columns(rows: &[SamplingParams]) -> (Vec<f32>, Vec<u64>, Vec<u64>) {
 pub struct EngineDoor {
     name: String,
     gpu: Gpu,
-    alignment_bytes: usize,
+    variant: Option<&'static Variant>,
     head: Option<Arc<DeviceWeights>>,
 }
 
 impl EngineDoor {
-    /// The first device, as [`Gpu::open`].
+    /// The first device, as [`Gpu::open`], with the variant of that name.
     pub fn open(variant: Option<&str>) -> Option<Self> {
-        let mut gpu = Gpu::open()?;
-        gpu.sampler.force_variant(variant);
-        let name = format!("{} on {}", variant.unwrap_or("auto"), gpu.sampler.device_name());
-        let alignment = VARIANTS.iter().find(|known| Some(known.name) == variant);
-        let alignment_bytes = alignment.map_or(1, |variant| variant.alignment_bytes as usize);
-        Some(Self { name, gpu, alignment_bytes, head: None })
+        let gpu = Gpu::open()?;
+        let variant = variant.map(|name| {
+            let found = VARIANTS.iter().find(|variant| variant.name == name);
+            found.unwrap_or_else(|| panic!("no variant {name}"))
+        });
+        let name = variant.map_or("the planner's choice", |variant| variant.name);
+        let name = format!("{name} on {}", gpu.sampler.device_name());
+        Some(Self { name, gpu, variant, head: None })
     }
 }
 
@@ -320,13 +329,14 @@ impl Implementation for EngineDoor {
     }
 
     fn sample(&mut self, case: &Case, output: &mut Output) -> bool {
+        let alignment = self.variant.map_or(1, |variant| variant.alignment_bytes as usize);
         let head = match self.head.take() {
             Some(head) if Arc::ptr_eq(&head.head, &case.head) => head,
-            _ => DeviceWeights::upload(&self.gpu, &case.head, self.alignment_bytes),
+            _ => DeviceWeights::upload(&self.gpu, &case.head, alignment),
         };
         let head = self.head.insert(head);
-        let device_case = DeviceCase::upload(&self.gpu, case, head, self.alignment_bytes);
-        match self.gpu.enqueue(&device_case) {
+        let device_case = DeviceCase::upload(&self.gpu, case, head, alignment);
+        match self.gpu.enqueue(&device_case, self.variant.map(|variant| variant.name)) {
             Ok(()) => *output = device_case.output(&self.gpu),
             Err(Error::Unsupported { .. }) => return false,
             Err(error) => panic!("{}: {}: {error}", case.name, self.name),
@@ -345,7 +355,7 @@ pub struct EasyDoor {
 impl EasyDoor {
     /// The first device, as [`Gpu::open`].
     pub fn open() -> Option<Self> {
-        let sampler = Gpu::open()?.sampler;
+        let sampler = Gpu::open()?.own_sampler();
         let name = format!("the easy door on {}", sampler.device_name());
         Some(Self { name, sampler, head: None })
     }
