@@ -6,11 +6,8 @@ use std::io::Write;
 
 use super::llvm::{Compiler, Package};
 use super::nvptx_ir::Convergence;
-use super::{ARCHES, Request};
+use super::{ARCHES, REQUIRE_COMPILER, Request};
 use crate::workspace;
-
-/// Set where a machine must have the device compiler, as in CI.
-const REQUIRED: &str = "FLASH_SAMPLING_REQUIRE_DEVICE_COMPILER";
 
 /// Occurrences of an instruction in an entry's body.
 fn count(ptx: &str, entry: &str, instruction: &str) -> usize {
@@ -24,7 +21,10 @@ fn barriers_and_shuffles_are_not_copied() {
     let compiler = match Compiler::find(&Request::default()) {
         Ok(compiler) => compiler,
         Err(reason) => {
-            assert!(env::var_os(REQUIRED).is_none(), "{REQUIRED} is set, but {reason:#}");
+            assert!(
+                env::var_os(REQUIRE_COMPILER).is_none(),
+                "{REQUIRE_COMPILER} is set, but {reason:#}"
+            );
             // Past the harness, which hides what a passing test prints.
             writeln!(std::io::stderr(), "SKIPPED: convergence fixture: {reason:#}").unwrap();
             return;
