@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::{ptxas, workspace};
 use manifest::{FileRecord, Manifest};
 
+pub(crate) mod benches;
 #[cfg(test)]
 mod convergence;
 mod llvm;

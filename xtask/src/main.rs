@@ -29,6 +29,8 @@ enum Task {
     Setup(setup::Args),
     /// Compile the kernels to host-crate/ptx, or verify what is there
     BuildPtx(build_ptx::Args),
+    /// Compile the benchmarks' own kernels to benches/ptx, or verify what is there
+    BenchPtx(build_ptx::benches::Args),
     /// Registers, spills and shared memory of every entry, by ptxas
     PtxReport(ptx_report::Args),
     /// A real model generates text through the sampler
@@ -61,6 +63,7 @@ fn run(task: Task) -> anyhow::Result<()> {
     match task {
         Task::Setup(args) => setup::run(args),
         Task::BuildPtx(args) => build_ptx::run(args),
+        Task::BenchPtx(args) => build_ptx::benches::run(args),
         Task::PtxReport(args) => ptx_report::run(args),
         Task::Demo(args) => demo::run(args),
         Task::CudaStub(args) => cuda_stub::run(args),

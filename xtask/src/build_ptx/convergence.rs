@@ -34,7 +34,7 @@ fn barriers_and_shuffles_are_not_copied() {
     let package = Package { manifest: &manifest, library: "convergence", features: "" };
     let archive = compiler.archive(&package).unwrap();
 
-    let marked = compiler.link(&archive, &ARCHES[0], Convergence::Marked).unwrap();
+    let marked = compiler.link(&archive, &ARCHES[0], Convergence::Marked, "").unwrap();
     for entry in ["barrier_bare", "barrier_anchored"] {
         assert_eq!(count(&marked, entry, "bar.sync"), 1, "{entry}\n{marked}");
         assert!(count(&marked, entry, "ld.shared") > 0, "{entry}\n{marked}");
@@ -46,7 +46,7 @@ fn barriers_and_shuffles_are_not_copied() {
 
     // Without the marks the fault shows, so the counts above can fail; and the anchor
     // alone prevents it.
-    let unmarked = compiler.link(&archive, &ARCHES[0], Convergence::Unmarked).unwrap();
+    let unmarked = compiler.link(&archive, &ARCHES[0], Convergence::Unmarked, "").unwrap();
     assert_eq!(count(&unmarked, "barrier_bare", "bar.sync"), 2, "{unmarked}");
     assert_eq!(count(&unmarked, "shuffle_bare", "shfl.sync"), 2, "{unmarked}");
     assert_eq!(count(&unmarked, "barrier_anchored", "bar.sync"), 1, "{unmarked}");

@@ -138,16 +138,17 @@ impl Compiler {
         Ok(target_dir.join(TARGET).join("ptx").join(name))
     }
 
-    /// PTX text of an archive; see [`nvptx_link::link`].
+    /// PTX text of an archive's entries that begin with `prefix`; see [`nvptx_link::link`].
     pub(crate) fn link(
         &self,
         archive: &Path,
         arch: &Arch,
         convergence: Convergence,
+        prefix: &str,
     ) -> anyhow::Result<String> {
         let stem = archive.file_stem().unwrap_or_default().display();
         let work = workspace::target("ptx/link").join(format!("{stem}.{}", arch.name));
-        nvptx_link::link(&self.llvm_bin, archive, arch, convergence, &work)
+        nvptx_link::link(&self.llvm_bin, archive, arch, convergence, prefix, &work)
     }
 }
 
@@ -216,7 +217,7 @@ pub(crate) fn build(request: &Request) -> anyhow::Result<Build> {
             features: arch.features,
         };
         let archive = compiler.archive(&package)?;
-        let text = compiler.link(&archive, arch, Convergence::Marked)?;
+        let text = compiler.link(&archive, arch, Convergence::Marked, "")?;
         ptx.push(Built { arch: *arch, text });
     }
     Ok(Build { tool: compiler.tool, ptx })
