@@ -32,7 +32,10 @@ pub(super) unsafe fn dots<L: Lanes, E: Widen, const R: usize, const C: usize>(
         for k in 0..n_whole {
             for (w, row) in w.iter_mut().zip(&weights) {
                 let at = row.as_ptr().add(k * LANES);
-                L::prefetch(at.wrapping_add(ahead).cast());
+                // A lone row leaves the stream to the hardware, which is faster then.
+                if C > 1 {
+                    L::prefetch(at.wrapping_add(ahead).cast());
+                }
                 *w = E::widen(&*at.cast());
             }
             for (sums, row) in sums.iter_mut().zip(&hidden) {

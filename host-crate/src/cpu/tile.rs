@@ -39,7 +39,7 @@ pub(super) struct Worker {
 }
 
 /// Samples a tile: `MANY` batch rows at a time against `R` weight rows at a time, and
-/// what is left of the batch by `FEW` or alone.
+/// what is left of the batch by `FEW` or alone, against single ones.
 ///
 /// # Safety
 /// The caller enables the instructions of `L`; the call's slices have the problem's sizes.
@@ -62,7 +62,7 @@ pub(super) unsafe fn sample_tile<L, E, const R: usize, const FEW: usize, const M
                 sample_rows::<L, E, 1, 1>(call, tile, row, worker);
                 row += 1;
             } else if left <= FEW {
-                sample_rows::<L, E, R, FEW>(call, tile, row, worker);
+                sample_rows::<L, E, 1, FEW>(call, tile, row, worker);
                 row += FEW;
             } else {
                 sample_rows::<L, E, R, MANY>(call, tile, row, worker);
