@@ -9,51 +9,79 @@ use super::lanes::{Chunk, LANES, Lanes, Widen};
 /// `out[c][r] = Σ_d hidden[c][d] · weights[r][d]`.
 ///
 /// Every row of `weights` has the same length D, and every row of `hidden` ⌈D / 16⌉
-/// chunks, zero beyond D.
+/// chunks, zero beyond D. The weights `ahead` elements further on are prefetched.
 ///
 /// # Safety
-/// The caller enables the instructions of `L`.
+/// The caller enables the instructions of `L`, and the lengths are as above.
 #[inline(always)]
 pub(super) unsafe fn dots<L: Lanes, E: Widen, const R: usize, const C: usize>(
     weights: [&[E]; R],
     hidden: [&[Chunk]; C],
+    ahead: usize,
 ) -> [[f32; R]; C] {
     let d = weights[0].len();
     let n_whole = d / LANES;
-    let whole = weights.map(|row| &row.as_chunks::<LANES>().0[..n_whole]);
-    let hidden_whole = hidden.map(|row| &row[..n_whole]);
-    // SAFETY: the caller's promise.
+    debug_assert!(weights.iter().all(|row| row.len() == d));
+    debug_assert!(hidden.iter().all(|row| row.len() == d.div_ceil(LANES)));
+    // Loops and pointers on purpose: a closure would be compiled without the
+    // instructions of `L`, and a bounds check would send the sums to memory.
+    // SAFETY: the caller's promise; `k < n_whole`, and the lengths are as above.
     unsafe {
         let mut sums = [[L::zero(); R]; C];
+        let mut w = [L::zero(); R];
         for k in 0..n_whole {
-            let w = whole.map(|row| E::widen::<L>(&row[k]));
-            multiply(&mut sums, w, hidden_whole.map(|row| &row[k]));
+            for (w, row) in w.iter_mut().zip(&weights) {
+                let at = row.as_ptr().add(k * LANES);
+                // A lone row leaves the stream to the hardware, which is faster then.
+                if C > 1 {
+                    L::prefetch(at.wrapping_add(ahead).cast());
+                }
+                *w = E::widen(&*at.cast());
+            }
+            for (sums, row) in sums.iter_mut().zip(&hidden) {
+                multiply(sums, &w, row.get_unchecked(k));
+            }
         }
         if d > n_whole * LANES {
-            let w = weights.map(|row| {
+            for (w, row) in w.iter_mut().zip(&weights) {
                 let mut rest = [E::default(); LANES];
-                rest[..d - n_whole * LANES].copy_from_slice(&row[n_whole * LANES..d]);
-                E::widen::<L>(&rest)
-            });
-            multiply(&mut sums, w, hidden.map(|row| &row[n_whole]));
+                rest[..d - n_whole * LANES].copy_from_slice(&row[n_whole * LANES..]);
+                *w = E::widen(&rest);
+            }
+            for (sums, row) in sums.iter_mut().zip(&hidden) {
+                multiply(sums, &w, &row[n_whole]);
+            }
         }
-        sums.map(|row| row.map(|lanes| lanes.sum()))
+        let mut lanes = [[[0.0; LANES]; R]; C];
+        for c in 0..C {
+            for r in 0..R {
+                lanes[c][r] = sums[c][r].to_array();
+            }
+        }
+        lanes.map(|row| row.map(sum_lanes))
     }
 }
 
-/// Adds the products of one chunk.
+/// Adds the products of one chunk of hidden states.
 #[inline(always)]
-unsafe fn multiply<L: Lanes, const R: usize, const C: usize>(
-    sums: &mut [[L; R]; C],
-    weights: [L; R],
-    hidden: [&Chunk; C],
-) {
-    for (sums, hidden) in sums.iter_mut().zip(hidden) {
-        // SAFETY: the caller of `dots` enables the instructions.
-        let h = unsafe { L::from_f32(&hidden.0) };
-        for (sum, w) in sums.iter_mut().zip(weights) {
-            // SAFETY: as above.
-            *sum = unsafe { sum.add_product(w, h) };
-        }
+unsafe fn multiply<L: Lanes, const R: usize>(sums: &mut [L; R], weights: &[L; R], hidden: &Chunk) {
+    // SAFETY: the caller of `dots` enables the instructions.
+    let h = unsafe { L::from_f32(&hidden.0) };
+    for (sum, &w) in sums.iter_mut().zip(weights) {
+        // SAFETY: as above.
+        *sum = unsafe { sum.add_product(w, h) };
     }
+}
+
+/// The sum, by halves.
+#[inline(always)]
+fn sum_lanes(mut lanes: [f32; LANES]) -> f32 {
+    let mut n = LANES / 2;
+    while n > 0 {
+        for i in 0..n {
+            lanes[i] += lanes[i + n];
+        }
+        n /= 2;
+    }
+    lanes[0]
 }

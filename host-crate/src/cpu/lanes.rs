@@ -38,18 +38,8 @@ pub(super) trait Lanes: Copy {
     /// # Safety
     /// As [`Lanes::zero`].
     unsafe fn to_array(self) -> [f32; LANES];
-
-    /// The sum, by halves.
-    /// # Safety
-    /// As [`Lanes::zero`].
-    #[inline(always)]
-    unsafe fn sum(self) -> f32 {
-        // SAFETY: the caller's promise.
-        let v = unsafe { self.to_array() };
-        let v: [f32; 8] = std::array::from_fn(|i| v[i] + v[i + 8]);
-        let v: [f32; 4] = std::array::from_fn(|i| v[i] + v[i + 4]);
-        (v[0] + v[2]) + (v[1] + v[3])
-    }
+    /// Asks for a cache line; any address will do.
+    fn prefetch(at: *const u8);
 }
 
 /// An element of a matrix as lanes.
@@ -118,6 +108,9 @@ impl Lanes for Portable {
     unsafe fn to_array(self) -> [f32; LANES] {
         self.0
     }
+
+    #[inline(always)]
+    fn prefetch(_: *const u8) {}
 }
 
 /// Without branches, so that a loop of it becomes vector instructions.
@@ -170,10 +163,12 @@ mod x86 {
             let at = values.as_ptr().cast::<__m128i>();
             // SAFETY: sixteen values are readable; the caller enables AVX2.
             unsafe {
-                let widen = |half| {
-                    _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(half)))
-                };
-                Self([widen(_mm_loadu_si128(at)), widen(_mm_loadu_si128(at.add(1)))])
+                let low = _mm256_cvtepu16_epi32(_mm_loadu_si128(at));
+                let high = _mm256_cvtepu16_epi32(_mm_loadu_si128(at.add(1)));
+                Self([
+                    _mm256_castsi256_ps(_mm256_slli_epi32::<16>(low)),
+                    _mm256_castsi256_ps(_mm256_slli_epi32::<16>(high)),
+                ])
             }
         }
 
@@ -209,6 +204,12 @@ mod x86 {
                 _mm256_storeu_ps(values.as_mut_ptr().add(8), self.0[1]);
             }
             values
+        }
+
+        #[inline(always)]
+        fn prefetch(at: *const u8) {
+            // SAFETY: a prefetch does not fault.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
         }
     }
 
@@ -258,6 +259,12 @@ mod x86 {
             // SAFETY: sixteen values are writable; the caller enables AVX-512.
             unsafe { _mm512_storeu_ps(values.as_mut_ptr(), self.0) };
             values
+        }
+
+        #[inline(always)]
+        fn prefetch(at: *const u8) {
+            // SAFETY: a prefetch does not fault.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
         }
     }
 }

@@ -38,13 +38,13 @@ pub(super) struct Worker {
     pub(super) status: Vec<Status>,
 }
 
-/// Samples a tile: `C` batch rows at a time against `R` weight rows at a time, and a
-/// last single batch row against `ALONE` of them.
+/// Samples a tile: `MANY` batch rows at a time against `R` weight rows at a time, and
+/// what is left of the batch by `FEW` or alone, against single ones.
 ///
 /// # Safety
 /// The caller enables the instructions of `L`; the call's slices have the problem's sizes.
 #[inline(always)]
-pub(super) unsafe fn sample_tile<L, E, const ALONE: usize, const R: usize, const C: usize>(
+pub(super) unsafe fn sample_tile<L, E, const R: usize, const FEW: usize, const MANY: usize>(
     call: &Call<'_, E>,
     tile: u32,
     worker: &mut Worker,
@@ -57,12 +57,17 @@ pub(super) unsafe fn sample_tile<L, E, const ALONE: usize, const R: usize, const
     // SAFETY: the caller's promise.
     unsafe {
         while row < batch {
-            if batch - row == 1 {
-                sample_rows::<L, E, ALONE, 1>(call, tile, row, worker);
+            let left = batch - row;
+            if left == 1 {
+                sample_rows::<L, E, 1, 1>(call, tile, row, worker);
+                row += 1;
+            } else if left <= FEW {
+                sample_rows::<L, E, 1, FEW>(call, tile, row, worker);
+                row += FEW;
             } else {
-                sample_rows::<L, E, R, C>(call, tile, row, worker);
+                sample_rows::<L, E, R, MANY>(call, tile, row, worker);
+                row += MANY;
             }
-            row += C;
         }
     }
 }
@@ -141,8 +146,9 @@ unsafe fn multiply_tile<L: Lanes, E: Widen, const R: usize, const C: usize>(
             let v = (v + r).min(span.to - 1);
             &call.weights[(span.weights_row + v - span.from) * stride..][..hidden]
         });
+        let next_block = R * stride;
         // SAFETY: the caller's promise.
-        let block = unsafe { dots::<L, E, R, C>(weights, hidden_states) };
+        let block = unsafe { dots::<L, E, R, C>(weights, hidden_states, next_block) };
         let n = R.min(span.to - v);
         for (out, dots) in out.iter_mut().zip(&block) {
             out[v..v + n].copy_from_slice(&dots[..n]);

@@ -105,7 +105,7 @@ pub(super) unsafe fn sample_tiles<E: Widen>(
             CpuVariant::Avx2 => avx2(call, next_tile, worker),
             #[cfg(target_arch = "x86_64")]
             CpuVariant::Avx512 => avx512(call, next_tile, worker),
-            _ => run::<Portable, E, 2, 1, 2>(call, next_tile, worker),
+            _ => run::<Portable, E, 1, 2, 4>(call, next_tile, worker),
         }
     }
 }
@@ -114,20 +114,20 @@ pub(super) unsafe fn sample_tiles<E: Widen>(
 #[target_feature(enable = "avx2,fma,f16c")]
 fn avx2<E: Widen>(call: &Call<'_, E>, next_tile: &AtomicU32, worker: &mut Worker) {
     // SAFETY: this function enables AVX2, FMA and F16C.
-    unsafe { run::<Avx2, E, 4, 1, 4>(call, next_tile, worker) }
+    unsafe { run::<Avx2, E, 1, 2, 4>(call, next_tile, worker) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512cd,avx512dq,avx512vl")]
 fn avx512<E: Widen>(call: &Call<'_, E>, next_tile: &AtomicU32, worker: &mut Worker) {
     // SAFETY: this function enables AVX-512.
-    unsafe { run::<Avx512, E, 8, 2, 8>(call, next_tile, worker) }
+    unsafe { run::<Avx512, E, 2, 4, 8>(call, next_tile, worker) }
 }
 
 /// # Safety
 /// As [`sample_tile`].
 #[inline(always)]
-unsafe fn run<L, E, const ALONE: usize, const R: usize, const C: usize>(
+unsafe fn run<L, E, const R: usize, const FEW: usize, const MANY: usize>(
     call: &Call<'_, E>,
     next_tile: &AtomicU32,
     worker: &mut Worker,
@@ -142,6 +142,6 @@ unsafe fn run<L, E, const ALONE: usize, const R: usize, const C: usize>(
             return;
         }
         // SAFETY: the caller's promise.
-        unsafe { sample_tile::<L, E, ALONE, R, C>(call, tile, worker) };
+        unsafe { sample_tile::<L, E, R, FEW, MANY>(call, tile, worker) };
     }
 }
