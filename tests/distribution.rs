@@ -3,9 +3,9 @@
 use flash_sampling_tests::checks;
 use flash_sampling_tests::panel::Panel;
 
-flash_sampling_tests::distribution_checks!(Some(Panel::default_cpu()));
+flash_sampling_tests::distribution_checks!(Some(Panel::split_cpu()));
 
 #[test]
 fn rare_tokens() {
-    checks::distribution::rare_tokens(&mut Panel::default_cpu());
+    checks::distribution::rare_tokens(&mut Panel::split_cpu());
 }

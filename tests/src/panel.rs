@@ -1,7 +1,7 @@
 //! Implementations side by side: each case goes to all of them, and where its sums are
 //! exact they must agree in every bit.
 
-use flash_sampling::{Cpu, CpuOptions, CpuVariant, Error, Output, Sampler, Status};
+use flash_sampling::{Cpu, CpuOptions, CpuVariant, Error, Operand, Output, Sampler, Status};
 use rayon::prelude::*;
 
 use crate::inputs::Case;
@@ -82,6 +82,12 @@ impl Panel {
     pub fn with_effort(mut self, effort: Effort) -> Self {
         self.effort = effort;
         self
+    }
+
+    /// The same, each thread with rows of its own: for histograms, whose vocabularies are
+    /// too small for threads to share.
+    pub fn split_cpu() -> Self {
+        Self::new(vec![Box::new(SplitCpu::new())], Effort::Host)
     }
 
     /// How much work a check may ask for.
@@ -202,6 +208,43 @@ impl Implementation for CpuSampler {
         self.sampler
             .sample(&case.inputs(), &case.rows, case.draws, output)
             .unwrap_or_else(|error| panic!("{}: {}: {error}", case.name, self.name));
+        true
+    }
+}
+
+/// The library's default on the CPU, one sampler for each thread and its rows.
+struct SplitCpu(Vec<(Sampler<Cpu>, Output)>);
+
+impl SplitCpu {
+    fn new() -> Self {
+        let options = CpuOptions { threads: Some(1), variant: None };
+        let sampler = || Sampler::cpu_with(options).expect("one thread is always there");
+        Self((0..rayon::current_num_threads()).map(|_| (sampler(), Output::default())).collect())
+    }
+}
+
+impl Implementation for SplitCpu {
+    fn name(&self) -> &str {
+        "the CPU, rows split"
+    }
+
+    fn sample(&mut self, case: &Case, output: &mut Output) -> bool {
+        let piece = case.batch().div_ceil(self.0.len());
+        self.0.par_iter_mut().enumerate().for_each(|(i, (sampler, output))| {
+            let rows = (i * piece).min(case.batch())..((i + 1) * piece).min(case.batch());
+            let mut inputs = case.inputs();
+            inputs.hidden_states =
+                case.hidden_states.view(Operand::HiddenStates, rows.start, rows.end);
+            let sampled = sampler.sample(&inputs, &case.rows[rows], case.draws, output);
+            sampled.unwrap_or_else(|error| panic!("{}: {error}", case.name));
+        });
+        *output = Output::default();
+        for (_, part) in &self.0 {
+            output.tokens.extend_from_slice(&part.tokens);
+            output.status.extend_from_slice(&part.status);
+            output.scores.extend_from_slice(&part.scores);
+            output.margins.extend_from_slice(&part.margins);
+        }
         true
     }
 }
