@@ -126,6 +126,32 @@ pub struct Variant {
     pub alignment_bytes: u64,
 }
 
+/// The epilogue of the tensor-core kernels (`kernels/sieve.rs`).
+pub mod sieve {
+    /// Threads that share a sieve.
+    pub const THREADS: u32 = 128;
+    /// Warps that share a sieve.
+    pub const WARPS: u32 = THREADS / 32;
+    /// Groups that a warp's queue holds.
+    pub const QUEUE: u32 = 96;
+    /// Bytes of the values of a queued group.
+    pub const PASSED_BYTES: u32 = 16;
+    /// Bytes of the place of a queued group.
+    pub const PLACE_BYTES: u32 = 4;
+    /// Bytes of a row's level.
+    const LEVEL_BYTES: u32 = 8;
+
+    /// Bytes of the hints for `rows` batch rows: a thread has a quarter of the columns.
+    pub const fn hints_bytes(rows: u32) -> u32 {
+        THREADS * (rows / 4) * 2
+    }
+
+    /// Shared memory of a sieve for `rows` batch rows.
+    pub const fn bytes(rows: u32) -> u32 {
+        hints_bytes(rows) + WARPS * QUEUE * (PASSED_BYTES + PLACE_BYTES) + rows * LEVEL_BYTES
+    }
+}
+
 /// The portable kernel's tile.
 pub mod simt {
     /// Threads of a block: one for each token of a tile.
@@ -144,9 +170,11 @@ pub mod mma {
     pub const TILE_D: u32 = 64;
     /// Bytes of one row of a slab.
     pub const ROW_BYTES: u32 = TILE_D * 2;
+    /// Named barrier of the epilogue; 0 is the block's.
+    pub const SIEVE_BARRIER: u32 = 1;
 
-    /// Slots of the ring: as many as let a block fit the 99 KiB of the smallest
-    /// sm_8x, and two blocks fit the larger ones.
+    /// Slots of the ring: as many as let two blocks share a multiprocessor of sm_80
+    /// or sm_90. (Those of sm_86 and sm_89 take one block, of up to 32 batch rows.)
     pub const fn stages(tile_b: u32) -> u32 {
         if tile_b <= 16 { 5 } else { 4 }
     }
@@ -154,6 +182,69 @@ pub mod mma {
     /// Bytes of one stage: a slab of weights and one of hidden states.
     pub const fn stage_bytes(tile_b: u32) -> u32 {
         (super::TILE_V + tile_b) * ROW_BYTES
+    }
+
+    /// Dynamic shared memory of a block: the ring, then the sieve.
+    pub const fn shared_bytes(tile_b: u32) -> u32 {
+        stages(tile_b) * stage_bytes(tile_b) + super::sieve::bytes(tile_b)
+    }
+}
+
+/// The Hopper kernel's tile.
+pub mod sm90 {
+    /// Warps of a warpgroup.
+    pub const GROUP_WARPS: u32 = 4;
+    /// Threads of a warpgroup.
+    pub const GROUP_THREADS: u32 = 128;
+    /// Hidden elements of a slab: 128 bytes a row, the span of the swizzle.
+    pub const TILE_D: u32 = 64;
+    /// Bytes of one row of a slab.
+    pub const ROW_BYTES: u32 = TILE_D * 2;
+    /// Slabs that the producer requests together.
+    pub const SLABS_PER_REQUEST: u32 = 2;
+    /// Named barrier of all consumers; 0 is the block's.
+    pub const CONSUMERS_BARRIER: u32 = 1;
+    /// Named barriers of the consumer warpgroups' epilogues, from this on.
+    pub const SIEVE_BARRIERS: u32 = 2;
+    /// Registers a thread keeps in the producer's warpgroup, and takes in the two
+    /// consumers': 128 · (40 + 2 · 232) of 65,536.
+    pub const PRODUCER_REGISTERS: u32 = 40;
+    /// See [`PRODUCER_REGISTERS`].
+    pub const CONSUMER_REGISTERS: u32 = 232;
+
+    /// Shared memory that a block can have.
+    const BLOCK_BYTES: u32 = 232_448;
+    /// Alignment of the ring, which the 128-byte swizzle asks for.
+    pub const ALIGNMENT_BYTES: u32 = 1024;
+    /// Bytes of a stage's two barriers.
+    pub const BARRIERS_BYTES: u32 = 16;
+
+    /// Consumer warpgroups: one where a batch tile is too narrow to split.
+    pub const fn groups(tile_b: u32) -> u32 {
+        if tile_b == 8 { 1 } else { 2 }
+    }
+
+    /// Bytes of the sieves of all consumer warpgroups.
+    pub const fn sieves_bytes(tile_b: u32) -> u32 {
+        groups(tile_b) * super::sieve::bytes(tile_b / groups(tile_b))
+    }
+
+    /// Slots of the ring: as many as fit.
+    pub const fn stages(tile_b: u32) -> u32 {
+        (BLOCK_BYTES - ALIGNMENT_BYTES - sieves_bytes(tile_b))
+            / (stage_bytes(tile_b) + BARRIERS_BYTES)
+    }
+
+    /// Bytes of one stage: a slab of weights and one of hidden states.
+    pub const fn stage_bytes(tile_b: u32) -> u32 {
+        (super::TILE_V + tile_b) * ROW_BYTES
+    }
+
+    /// Dynamic shared memory of a block: alignment, ring, sieves, barriers.
+    pub const fn shared_bytes(tile_b: u32) -> u32 {
+        ALIGNMENT_BYTES
+            + stages(tile_b) * (stage_bytes(tile_b) + BARRIERS_BYTES)
+            + sieves_bytes(tile_b)
     }
 }
 
@@ -171,7 +262,7 @@ const fn mma_variant(
         compute_capability: 80,
         threads: mma::THREADS,
         tile_b,
-        shared_bytes: mma::stages(tile_b) * mma::stage_bytes(tile_b),
+        shared_bytes: mma::shared_bytes(tile_b),
         blocks_per_sm: 2,
         alignment_bytes: 16,
     }

@@ -12,8 +12,13 @@
 //! conversions: no fused multiply-add, no approximate instruction, no library
 //! call. Every compiler and every machine gives the same bits.
 
+use crate::philox::GROUP;
+
 /// The largest noise there is: that of word 0, `−ln 2⁻³³` rounded.
 pub const NOISE_MAX: f32 = 22.873_857;
+
+/// Below the least noise, that of word 2³² − 1: `−ln 22.87 = −3.13`.
+const NOISE_BELOW_ALL: f32 = -3.2;
 
 /// A step above `ln 2`, so that [`noise_bound`] rounds upwards.
 const LN_2_ABOVE: f32 = 0.693_147_24;
@@ -45,6 +50,50 @@ pub fn noise(word: u32) -> f32 {
 #[inline(always)]
 pub fn noise_bound(word: u32) -> f32 {
     (word.leading_zeros() + 1) as f32 * LN_2_ABOVE
+}
+
+/// A lower bound of [`noise`] of a word with `z ≥ 1` leading zeros: `v < 2⁻ᶻ ≤ ½`, so
+/// `E < v·(1 + v)` and `g > z·ln 2 − ½`. Below every noise for `z = 0`.
+#[inline(always)]
+pub fn noise_floor(word: u32) -> f32 {
+    floor_of(word.leading_zeros())
+}
+
+/// What 16 bits can say of the noise of a group of words: a bfloat16 whose upper bits
+/// are one more than the leading zeros of the smallest word, and whose lower two name
+/// that word. (A count up to 33 needs five of the seven bits of the mantissa.)
+#[inline(always)]
+pub fn noise_hint(words: [u32; GROUP]) -> u16 {
+    let (mut least, mut member) = (words[0], 0);
+    let mut i = 1;
+    while i < GROUP {
+        if words[i] < least {
+            (least, member) = (words[i], i as u32);
+        }
+        i += 1;
+    }
+    let count = (least.leading_zeros() + 1) as f32;
+    (count.to_bits() >> 16 | member) as u16
+}
+
+/// An upper bound of the noise of every word behind a [`noise_hint`].
+#[inline(always)]
+pub fn hint_bound(hint: u16) -> f32 {
+    // The member's bits only add to the count.
+    f32::from_bits((hint as u32) << 16) * LN_2_ABOVE
+}
+
+/// The member with the greatest noise of the group behind a [`noise_hint`], and a
+/// lower bound of its noise.
+#[inline(always)]
+pub fn hint_floor(hint: u16) -> (usize, f32) {
+    let count = f32::from_bits(((hint & !3) as u32) << 16);
+    ((hint & 3) as usize, floor_of(count as u32 - 1))
+}
+
+#[inline(always)]
+fn floor_of(leading_zeros: u32) -> f32 {
+    if leading_zeros == 0 { NOISE_BELOW_ALL } else { leading_zeros as f32 * LN_2_HIGH - 0.5 }
 }
 
 /// `−ln(1 − v)`, a standard exponential.
@@ -139,8 +188,24 @@ mod tests {
         for word in words() {
             assert!(noise(word) <= noise_bound(word), "word {word:#x}");
             assert!(noise(word) <= NOISE_MAX, "word {word:#x}");
+            assert!(noise(word) >= noise_floor(word), "word {word:#x}");
         }
         assert_eq!(noise(0), NOISE_MAX);
+    }
+
+    #[test]
+    fn a_hint_bounds_its_group_from_both_sides() {
+        let words: std::vec::Vec<u32> = words().collect();
+        for group in words.chunks_exact(GROUP) {
+            let group: [u32; GROUP] = group.try_into().unwrap();
+            let hint = noise_hint(group);
+            let (member, floor) = hint_floor(hint);
+            assert!(group.iter().all(|&word| noise(word) <= hint_bound(hint)), "{group:x?}");
+            assert!(noise(group[member]) >= floor, "{group:x?}");
+            assert!(group.iter().all(|&word| noise(word) <= noise(group[member])), "{group:x?}");
+        }
+        assert!(hint_bound(noise_hint([0, 1, 2, 3])) >= NOISE_MAX);
+        assert_eq!(hint_floor(noise_hint([u32::MAX; GROUP])).1, NOISE_BELOW_ALL);
     }
 
     #[test]

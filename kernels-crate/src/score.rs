@@ -44,12 +44,18 @@ pub fn score(y: f32, temperature: f32, g: f32) -> f32 {
     if y == f32::INFINITY {
         return y;
     }
-    let s = y + temperature * g;
+    let s = at_noise(y, temperature, g);
     // Not `clamp`, which keeps a NaN.
     let s = if s >= f32::MIN { s } else { f32::MIN };
     let s = if s <= f32::MAX { s } else { f32::MAX };
     // Turns −0 into +0: the two must tie.
     s + 0.0
+}
+
+/// The score at noise `g`, as [`score`] rounds it: what bounds of the noise bound.
+#[inline(always)]
+pub fn at_noise(y: f32, temperature: f32, g: f32) -> f32 {
+    y + temperature * g
 }
 
 /// Offers the four tokens of the group at `base` to `leaders`.
@@ -68,14 +74,15 @@ pub fn offer_group(
     leaders: &mut Leaders,
 ) {
     let highest = max(max(y[0], y[1]), max(y[2], y[3]));
-    if highest == f32::NEG_INFINITY || highest + row.temperature * NOISE_MAX < threshold {
+    if highest == f32::NEG_INFINITY || at_noise(highest, row.temperature, NOISE_MAX) < threshold {
         return;
     }
     let words = group_words(row.key, draw, base);
     let mut member = 0;
     while member < GROUP {
         let (value, word) = (y[member], words[member]);
-        if value != f32::NEG_INFINITY && !(value + row.temperature * noise_bound(word) < threshold)
+        if value != f32::NEG_INFINITY
+            && !(at_noise(value, row.temperature, noise_bound(word)) < threshold)
         {
             let s = score(value, row.temperature, noise(word));
             leaders.offer(Key::new(s, base + GROUP_OFFSETS[member]));

@@ -11,6 +11,11 @@
 
 use core::arch::asm;
 
+#[cfg(feature = "sm_90a")]
+mod sm90;
+#[cfg(feature = "sm_90a")]
+pub use sm90::*;
+
 unsafe extern "C" {
     #[link_name = "llvm.nvvm.bar.warp.sync"]
     fn bar_warp_sync(mask: u32);
@@ -81,6 +86,39 @@ pub fn block_barrier() {
     unsafe { asm!("bar.sync 0;", options(nostack)) }
 }
 
+/// Waits for the `threads` threads that meet at named barrier `barrier` ("bar").
+#[inline(always)]
+pub fn warps_barrier(barrier: u32, threads: u32) {
+    anchor();
+    // SAFETY: whole warps arrive, by this function's contract.
+    unsafe { asm!("bar.sync {}, {};", in(reg32) barrier, in(reg32) threads, options(nostack)) }
+}
+
+/// Whether `condition` holds in any of the `threads` threads that meet at named barrier
+/// `barrier` ("bar.red").
+#[inline(always)]
+pub fn warps_any(condition: bool, barrier: u32, threads: u32) -> bool {
+    let any: u32;
+    anchor();
+    // SAFETY: whole warps arrive, by this function's contract.
+    unsafe {
+        asm!(
+            "{{",
+            ".reg .pred mine, any;",
+            "setp.ne.u32 mine, {mine}, 0;",
+            "bar.red.or.pred any, {barrier}, {threads}, mine;",
+            "selp.u32 {any}, 1, 0, any;",
+            "}}",
+            mine = in(reg32) condition as u32,
+            barrier = in(reg32) barrier,
+            threads = in(reg32) threads,
+            any = out(reg32) any,
+            options(nostack)
+        );
+    }
+    any != 0
+}
+
 /// Adds `count` to the counter at `done` for the block, after all its earlier
 /// writes, and tells every thread whether that completes `total` ("bar.red",
 /// "atom", "fence"). Whoever completes it sees the writes of all the others.
@@ -89,6 +127,23 @@ pub fn block_barrier() {
 /// `done` is a valid global address.
 #[inline(always)]
 pub unsafe fn block_arrive(done: *mut u32, count: u32, total: u32) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { warps_arrive(0, done, count, total, thread_idx(), block_dim()) }
+}
+
+/// [`block_arrive`] for the `threads` threads that meet at named barrier `barrier`.
+///
+/// # Safety
+/// As [`block_arrive`]; `thread` counts them from 0, whole warps.
+#[inline(always)]
+pub unsafe fn warps_arrive(
+    barrier: u32,
+    done: *mut u32,
+    count: u32,
+    total: u32,
+    thread: u32,
+    threads: u32,
+) -> bool {
     let complete: u32;
     anchor();
     // SAFETY: the caller's promise; all threads of the block arrive.
@@ -96,22 +151,24 @@ pub unsafe fn block_arrive(done: *mut u32, count: u32, total: u32) -> bool {
         asm!(
             "{{",
             ".reg .pred first, last;",
-            ".reg .u32 thread, sum;",
-            "mov.u32 thread, %tid.x;",
+            ".reg .u32 sum;",
             "mov.u32 sum, 0;",
-            "setp.eq.u32 first, thread, 0;",
-            "bar.sync 0;",
+            "setp.eq.u32 first, {thread}, 0;",
+            "bar.sync {barrier}, {threads};",
             "@first fence.acq_rel.gpu;",
             "@first atom.add.acq_rel.gpu.global.u32 sum, [{done}], {count};",
             "@first fence.acq_rel.gpu;",
             "add.u32 sum, sum, {count};",
             "setp.eq.and.u32 last, sum, {total}, first;",
-            "bar.red.or.pred last, 0, last;",
+            "bar.red.or.pred last, {barrier}, {threads}, last;",
             "selp.u32 {complete}, 1, 0, last;",
             "}}",
             done = in(reg64) done,
             count = in(reg32) count,
             total = in(reg32) total,
+            thread = in(reg32) thread,
+            threads = in(reg32) threads,
+            barrier = in(reg32) barrier,
             complete = out(reg32) complete,
             options(nostack)
         );
@@ -351,6 +408,66 @@ pub fn shuffle_xor(value: u32, lane_mask: u32) -> u32 {
     theirs
 }
 
+/// Waits for all lanes of the warp and orders their shared memory ("bar.warp.sync").
+#[inline(always)]
+pub fn warp_barrier() {
+    anchor();
+}
+
+/// The lanes of the warp in which `condition` holds, a bit each ("vote.sync").
+#[inline(always)]
+pub fn warp_ballot(condition: bool) -> u32 {
+    let lanes: u32;
+    anchor();
+    // SAFETY: all lanes are present, by the module's contract.
+    unsafe {
+        asm!(
+            "{{",
+            ".reg .pred mine;",
+            "setp.ne.u32 mine, {1}, 0;",
+            "vote.sync.ballot.b32 {0}, mine, 0xffffffff;",
+            "}}",
+            out(reg32) lanes,
+            in(reg32) condition as u32,
+            options(nomem, nostack, preserves_flags)
+        );
+    }
+    lanes
+}
+
+/// The greater of two values, or NaN if either is ("max.NaN").
+#[inline(always)]
+pub fn max_or_nan(a: f32, b: f32) -> f32 {
+    let greater;
+    // SAFETY: arithmetic only.
+    unsafe {
+        asm!("max.NaN.f32 {}, {}, {};", out(reg32) greater, in(reg32) a, in(reg32) b,
+             options(pure, nomem, nostack, preserves_flags));
+    }
+    greater
+}
+
+/// Raises the value at `at` in shared memory to at least `value`, by the order of
+/// integers: signed for positive values, unsigned and reversed for negative ones ("red").
+///
+/// # Safety
+/// `at` is a valid shared address; neither value is NaN or −0.
+#[inline(always)]
+pub unsafe fn atomic_max_shared(at: *mut f32, value: f32) {
+    let address = shared_address(at.cast());
+    let bits = value.to_bits();
+    // SAFETY: the caller's promise.
+    unsafe {
+        if bits as i32 >= 0 {
+            asm!("red.relaxed.cta.shared.max.s32 [{}], {};",
+                 in(reg32) address, in(reg32) bits, options(nostack));
+        } else {
+            asm!("red.relaxed.cta.shared.min.u32 [{}], {};",
+                 in(reg32) address, in(reg32) bits, options(nostack));
+        }
+    }
+}
+
 /// Whether `condition` holds in any lane of the warp ("vote.sync").
 #[inline(always)]
 pub fn warp_any(condition: bool) -> bool {
@@ -378,3 +495,24 @@ pub fn trap() -> ! {
     // SAFETY: does not return.
     unsafe { asm!("trap;", options(noreturn, nostack)) }
 }
+
+/// Address of an entry's parameter in place: `&parameter` would be a local copy, which
+/// the copy engine cannot read ("cvta", "Kernel Function Parameters").
+#[macro_export]
+#[doc(hidden)]
+macro_rules! parameter_address {
+    ($entry:ident, $index:literal) => {{
+        let address: u64;
+        // SAFETY: names a parameter of the entry this stands in.
+        unsafe {
+            core::arch::asm!(
+                concat!("mov.b64 {0}, ", stringify!($entry), "_param_", $index, ";"),
+                "cvta.param.u64 {0}, {0};",
+                out(reg64) address,
+                options(pure, nomem, nostack, preserves_flags)
+            );
+        }
+        address
+    }};
+}
+pub use crate::parameter_address;

@@ -4,10 +4,7 @@ use half::{bf16, f16};
 
 use crate::abi::{TILE_V, mma};
 use crate::arch;
-
-/// Sums of a warp's two 16-row halves, in 8-column fragments of four: rows `g` and
-/// `g + 8` (the pairs), columns `2·q` and `2·q + 1`, for lane `4·g + q`.
-pub(super) type Sums<const N_TILES: usize> = [[[f32; 4]; N_TILES]; 2];
+use crate::kernels::sieve::Sums;
 
 /// Elements that tensor cores multiply.
 pub trait MmaElement {
