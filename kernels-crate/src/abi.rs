@@ -132,23 +132,21 @@ pub mod sieve {
     pub const THREADS: u32 = 128;
     /// Warps that share a sieve.
     pub const WARPS: u32 = THREADS / 32;
-    /// Groups that a warp's queue holds.
-    pub const QUEUE: u32 = 96;
-    /// Bytes of the values of a queued group.
-    pub const PASSED_BYTES: u32 = 16;
-    /// Bytes of the place of a queued group.
+    /// Pairs that a warp's queue holds: all that a step of the scan can pass.
+    pub const QUEUE: u32 = 128;
+    /// Bytes of the values of a queued pair.
+    pub const PAIR_BYTES: u32 = 8;
+    /// Bytes of the place of a queued pair.
     pub const PLACE_BYTES: u32 = 4;
-    /// Bytes of a row's level.
-    const LEVEL_BYTES: u32 = 8;
+    /// Bytes of a batch row.
+    pub const ROW_BYTES: u32 = 16;
 
-    /// Bytes of the hints for `rows` batch rows: a thread has a quarter of the columns.
-    pub const fn hints_bytes(rows: u32) -> u32 {
-        THREADS * (rows / 4) * 2
-    }
-
-    /// Shared memory of a sieve for `rows` batch rows.
-    pub const fn bytes(rows: u32) -> u32 {
-        hints_bytes(rows) + WARPS * QUEUE * (PASSED_BYTES + PLACE_BYTES) + rows * LEVEL_BYTES
+    /// Shared memory of a sieve for `rows` batch rows, of `m_tiles` · 64 tokens: rows,
+    /// queues, and a byte of hint a pair.
+    pub const fn bytes(m_tiles: u32, rows: u32) -> u32 {
+        rows * ROW_BYTES
+            + WARPS * QUEUE * (PAIR_BYTES + PLACE_BYTES)
+            + THREADS * m_tiles * (rows / 4)
     }
 }
 
@@ -164,8 +162,10 @@ pub mod simt {
 
 /// The `mma.sync` kernel's tile.
 pub mod mma {
-    /// Threads of a block: four warps, each owning rows `16·w` and `64 + 16·w` of a tile.
+    /// Threads of a block: four warps, each owning 32 rows of a tile.
     pub const THREADS: u32 = 128;
+    /// Tiles of 16 rows of a warp.
+    pub const M_TILES: u32 = 2;
     /// Hidden elements of a slab: 128 bytes a row.
     pub const TILE_D: u32 = 64;
     /// Bytes of one row of a slab.
@@ -186,7 +186,7 @@ pub mod mma {
 
     /// Dynamic shared memory of a block: the ring, then the sieve.
     pub const fn shared_bytes(tile_b: u32) -> u32 {
-        stages(tile_b) * stage_bytes(tile_b) + super::sieve::bytes(tile_b)
+        stages(tile_b) * stage_bytes(tile_b) + super::sieve::bytes(M_TILES, tile_b)
     }
 }
 
@@ -219,14 +219,14 @@ pub mod sm90 {
     /// Bytes of a stage's two barriers.
     pub const BARRIERS_BYTES: u32 = 16;
 
-    /// Consumer warpgroups: one where a batch tile is too narrow to split.
-    pub const fn groups(tile_b: u32) -> u32 {
-        if tile_b == 8 { 1 } else { 2 }
-    }
+    /// Consumer warpgroups, each owning 64 rows of a tile.
+    pub const GROUPS: u32 = 2;
+    /// Threads of a block: the producer's warpgroup and the consumers'.
+    pub const THREADS: u32 = (1 + GROUPS) * GROUP_THREADS;
 
     /// Bytes of the sieves of all consumer warpgroups.
     pub const fn sieves_bytes(tile_b: u32) -> u32 {
-        groups(tile_b) * super::sieve::bytes(tile_b / groups(tile_b))
+        GROUPS * super::sieve::bytes(1, tile_b)
     }
 
     /// Slots of the ring: as many as fit.

@@ -12,7 +12,7 @@
 //! conversions: no fused multiply-add, no approximate instruction, no library
 //! call. Every compiler and every machine gives the same bits.
 
-use crate::philox::GROUP;
+use crate::philox::PAIR;
 
 /// The largest noise there is: that of word 0, `−ln 2⁻³³` rounded.
 pub const NOISE_MAX: f32 = 22.873_857;
@@ -22,6 +22,9 @@ const NOISE_BELOW_ALL: f32 = -3.2;
 
 /// A step above `ln 2`, so that [`noise_bound`] rounds upwards.
 const LN_2_ABOVE: f32 = 0.693_147_24;
+
+/// Ten steps above `½·ln 2`.
+const HALF_LN_2_ABOVE: f32 = 0.346_573_9;
 
 // `ln 2` in two parts: the first has 15 significant bits, so that its product with
 // an exponent in [−34, 5] is exact.
@@ -59,36 +62,30 @@ pub fn noise_floor(word: u32) -> f32 {
     floor_of(word.leading_zeros())
 }
 
-/// What 16 bits can say of the noise of a group of words: a bfloat16 whose upper bits
-/// are one more than the leading zeros of the smallest word, and whose lower two name
-/// that word. (A count up to 33 needs five of the seven bits of the mantissa.)
+/// What a byte can say of the noise of a pair of words: twice one more than the leading
+/// zeros of the smaller word, plus which of the two it is. From 2 to 67.
 #[inline(always)]
-pub fn noise_hint(words: [u32; GROUP]) -> u16 {
-    let (mut least, mut member) = (words[0], 0);
-    let mut i = 1;
-    while i < GROUP {
-        if words[i] < least {
-            (least, member) = (words[i], i as u32);
-        }
-        i += 1;
-    }
-    let count = (least.leading_zeros() + 1) as f32;
-    (count.to_bits() >> 16 | member) as u16
+pub fn noise_hint(words: [u32; PAIR]) -> u8 {
+    let member = words[1] < words[0];
+    let least = if member { words[1] } else { words[0] };
+    (2 * (least.leading_zeros() + 1) + member as u32) as u8
 }
 
-/// An upper bound of the noise of every word behind a [`noise_hint`].
+/// An upper bound of `temperature · noise` for both words of a pair, of the form
+/// `slope · hint`: the slope for a temperature.
+///
+/// The margin over `½·ln 2` covers every rounding, and the summand those of
+/// subnormal products.
 #[inline(always)]
-pub fn hint_bound(hint: u16) -> f32 {
-    // The member's bits only add to the count.
-    f32::from_bits((hint as u32) << 16) * LN_2_ABOVE
+pub fn hint_slope(temperature: f32) -> f32 {
+    temperature * HALF_LN_2_ABOVE + f32::MIN_POSITIVE
 }
 
-/// The member with the greatest noise of the group behind a [`noise_hint`], and a
-/// lower bound of its noise.
+/// The member with the greater noise of the pair behind a [`noise_hint`], and a lower
+/// bound of that noise.
 #[inline(always)]
-pub fn hint_floor(hint: u16) -> (usize, f32) {
-    let count = f32::from_bits(((hint & !3) as u32) << 16);
-    ((hint & 3) as usize, floor_of(count as u32 - 1))
+pub fn hint_floor(hint: u8) -> (usize, f32) {
+    ((hint & 1) as usize, floor_of((hint >> 1) as u32 - 1))
 }
 
 #[inline(always)]
@@ -194,18 +191,21 @@ mod tests {
     }
 
     #[test]
-    fn a_hint_bounds_its_group_from_both_sides() {
+    fn a_hint_bounds_its_pair_from_both_sides() {
         let words: std::vec::Vec<u32> = words().collect();
-        for group in words.chunks_exact(GROUP) {
-            let group: [u32; GROUP] = group.try_into().unwrap();
-            let hint = noise_hint(group);
+        for pair in words.chunks_exact(PAIR) {
+            let pair: [u32; PAIR] = pair.try_into().unwrap();
+            let hint = noise_hint(pair);
             let (member, floor) = hint_floor(hint);
-            assert!(group.iter().all(|&word| noise(word) <= hint_bound(hint)), "{group:x?}");
-            assert!(noise(group[member]) >= floor, "{group:x?}");
-            assert!(group.iter().all(|&word| noise(word) <= noise(group[member])), "{group:x?}");
+            let greater = noise(pair[member]);
+            assert!(greater >= floor && greater >= noise(pair[1 - member]), "{pair:x?}");
+            for temperature in [0.0, 1e-45, 4e-45, 1e-38, 0.7, 1.0, 3.3, 1e30] {
+                let bound = hint_slope(temperature) * f32::from(hint);
+                assert!(temperature * greater <= bound, "{pair:x?} at {temperature:e}");
+            }
         }
-        assert!(hint_bound(noise_hint([0, 1, 2, 3])) >= NOISE_MAX);
-        assert_eq!(hint_floor(noise_hint([u32::MAX; GROUP])).1, NOISE_BELOW_ALL);
+        assert_eq!(hint_floor(noise_hint([u32::MAX; PAIR])), (0, NOISE_BELOW_ALL));
+        assert_eq!(noise_hint([1, 0]), 67);
     }
 
     #[test]

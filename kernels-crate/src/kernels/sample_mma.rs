@@ -13,8 +13,8 @@
 //!
 //! *Mapping*: a block walks over (vocabulary tile, batch tile) pairs as in
 //! `sample_simt.rs`. The vocabulary is the M axis of the product. Warp `w` owns rows
-//! `16·w ..+16` and `64 + 16·w ..+16` of the tile for all its batch rows, so that a
-//! thread holds, of each batch row, the four tokens of one noise group.
+//! `32·w .. 32·w + 32` of the tile for all its batch rows, so that a thread holds, of
+//! each batch row, two pairs of tokens that share random words.
 //! Grid: `min(tiles, multiprocessors · resident blocks)` (`host-crate/src/plan.rs`).
 //!
 //! *Shared memory*: a ring of `mma::stages` stages of `mma::stage_bytes`: a slab of
@@ -46,7 +46,7 @@ use self::load::Loader;
 use self::multiply::Fragments;
 use super::finish::{self, Workspace};
 use super::schedule::{Quota, Schedule};
-use super::sieve::{Part, Sieve, Sums};
+use super::sieve::{Sieve, Sums};
 use crate::abi::{SampleParams, mma};
 use crate::arch;
 use crate::dims::ceil_div;
@@ -71,11 +71,12 @@ pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize>(
     unsafe {
         let workspace = Workspace::new(params);
         let sieve_at = mma::stages(tile_b) * mma::stage_bytes(tile_b);
-        let sieve = Sieve::<N_TILES>::new(
+        let sieve = Sieve::<2, N_TILES>::new(
             params,
             workspace,
             arch::dynamic_shared().add(sieve_at as usize),
             arch::thread_idx(),
+            arch::thread_idx() / 32 * 32,
             mma::SIEVE_BARRIER,
         );
         let fragments = Fragments::new();
@@ -91,9 +92,12 @@ pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize>(
         let mut tiles_done = 0;
         while item < schedule.items() {
             let tile = schedule.tile(item);
-            let part = Part { tile, first_row: tile.tile_b * tile_b };
-            let mut hints = Quota::new(Sieve::<N_TILES>::COLUMNS, slabs);
-            let mut sums: Sums<N_TILES> = [[[0.0; 4]; N_TILES]; 2];
+            let first_row = tile.tile_b * tile_b;
+            if tiles_done == 0 {
+                sieve.begin_rows(first_row, 0);
+            }
+            let mut hints = Quota::new(N_TILES as u32, slabs);
+            let mut sums: Sums<2, N_TILES> = [[[0.0; 4]; N_TILES]; 2];
             let mut slab = 0;
             while slab < slabs {
                 multiply::wait_for_slab::<N_TILES>();
@@ -102,19 +106,19 @@ pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize>(
                 let at = ring + stage * mma::stage_bytes(tile_b);
                 multiply::add_slab::<E, N_TILES>(&mut sums, at, &fragments);
                 let (from, to) = hints.next();
-                sieve.hint(part, 0, from, to);
+                sieve.hint(tile, from, to);
                 stage = if stage + 1 == mma::stages(tile_b) { 0 } else { stage + 1 };
                 slab += 1;
             }
-            let unset = sieve.raise_levels(part, 0);
-            sieve.offer_tile(&mut sums, part, unset);
+            let unset = sieve.raise_levels(first_row, 0);
+            sieve.offer_tile(&mut sums, tile, first_row, unset);
             tiles_done += 1;
             item += blocks;
             // Report once for each run of tiles of one batch tile.
             if item >= schedule.items() || schedule.tile(item).tile_b != tile.tile_b {
                 let done = workspace.tiles_done(tile.tile_b);
                 if arch::block_arrive(done, tiles_done, schedule.tiles_v) {
-                    let rows = (part.first_row, (part.first_row + tile_b).min(params.batch));
+                    let rows = (first_row, (first_row + tile_b).min(params.batch));
                     let thread = arch::thread_idx();
                     finish::write_outputs(params, &workspace, rows, thread, mma::THREADS);
                     arch::block_barrier();

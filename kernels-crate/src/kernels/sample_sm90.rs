@@ -14,12 +14,12 @@
 //! outputs nothing.
 //!
 //! *Mapping*: one block a multiprocessor walks over (vocabulary tile, batch tile)
-//! pairs. The vocabulary is the M axis. The consumer warpgroups split the batch tile:
-//! each owns all 128 rows of the tile, so that a thread holds, of each of its batch
-//! rows, the four tokens of one noise group.
+//! pairs. The vocabulary is the M axis. Each of two consumer warpgroups owns 64 rows of
+//! the tile for all its batch rows, so that a thread holds, of each batch row, one pair
+//! of tokens that share random words.
 //!
-//! *Shared memory*: `sm90::Budget`: the ring of stages (a slab of weights, then one of
-//! hidden states, each 1024-byte aligned), then the barriers.
+//! *Shared memory*: `sm90::shared_bytes`: the ring of stages (a slab of weights, then one
+//! of hidden states, each 1024-byte aligned), the barriers, a sieve a consumer warpgroup.
 //!
 //! *Roles and barriers*: the first warp of the first warpgroup is the producer: it
 //! waits on `empty[stage]` (first parity 1), announces the bytes on `full[stage]` and
@@ -65,22 +65,17 @@ struct Call<'a> {
     slabs: u32,
 }
 
-/// Runs one block: batch tiles of `GROUPS` · `N_TILES` · 8 rows.
+/// Runs one block, for batch tiles of `N_TILES` · 8 rows.
 ///
 /// # Safety
 /// The module's preconditions; `weights_map` and `hidden_map` are addresses of the tensor maps.
 #[inline(always)]
-pub unsafe fn sample_sm90<
-    E: WgmmaElement,
-    const GROUPS: u32,
-    const N_TILES: usize,
-    const CLUSTER: u32,
->(
+pub unsafe fn sample_sm90<E: WgmmaElement, const N_TILES: usize, const CLUSTER: u32>(
     weights_map: u64,
     hidden_map: u64,
     params: &SampleParams,
 ) {
-    let tile_b = GROUPS * N_TILES as u32 * 8;
+    let tile_b = N_TILES as u32 * 8;
     let rank = if CLUSTER == 1 { 0 } else { arch::cluster_rank() };
     let call = Call {
         params,
@@ -95,7 +90,7 @@ pub unsafe fn sample_sm90<
     // role accounts for every slab.
     unsafe {
         if thread == 0 {
-            call.ring.init(GROUPS * CLUSTER);
+            call.ring.init(sm90::GROUPS * CLUSTER);
         }
         if CLUSTER == 1 {
             arch::block_barrier();
@@ -103,17 +98,13 @@ pub unsafe fn sample_sm90<
             arch::cluster_barrier();
         }
         if warp < sm90::GROUP_WARPS {
-            if GROUPS == 2 {
-                arch::registers_release::<{ sm90::PRODUCER_REGISTERS }>();
-            }
+            arch::registers_release::<{ sm90::PRODUCER_REGISTERS }>();
             if warp == 0 {
                 producer::run::<CLUSTER>(&call, weights_map, hidden_map, tile_b, rank);
             }
         } else {
-            if GROUPS == 2 {
-                arch::registers_acquire::<{ sm90::CONSUMER_REGISTERS }>();
-            }
-            consumer::run::<E, GROUPS, N_TILES, CLUSTER>(&call);
+            arch::registers_acquire::<{ sm90::CONSUMER_REGISTERS }>();
+            consumer::run::<E, N_TILES, CLUSTER>(&call);
         }
         // A block must not leave while another may still write to it.
         if CLUSTER != 1 {

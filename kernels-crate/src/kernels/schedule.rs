@@ -75,23 +75,29 @@ impl Schedule {
 /// Splits work evenly over the slabs of a tile.
 #[derive(Clone, Copy)]
 pub(super) struct Quota {
-    done: u32,
     total: u32,
-    share: u32,
+    slabs: u32,
+    /// Pieces handed out, and the rest of the division so far.
+    done: u32,
+    rest: u32,
 }
 
 impl Quota {
     /// `total` pieces over `slabs ≥ 1` slabs.
     #[inline(always)]
     pub(super) fn new(total: u32, slabs: u32) -> Self {
-        Self { done: 0, total, share: ceil_div(total as u64, slabs as u64) as u32 }
+        Self { total, slabs, done: 0, rest: 0 }
     }
 
-    /// The pieces of the next slab, `from .. to`.
+    /// The pieces of the next slab, `from .. to`; all are handed out after the last.
     #[inline(always)]
     pub(super) fn next(&mut self) -> (u32, u32) {
         let from = self.done;
-        self.done = core::cmp::min(from + self.share, self.total);
+        self.rest += self.total;
+        while self.rest >= self.slabs {
+            self.rest -= self.slabs;
+            self.done += 1;
+        }
         (from, self.done)
     }
 }

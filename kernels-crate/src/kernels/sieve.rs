@@ -1,405 +1,493 @@
 //! Epilogue of the tensor-core kernels: from finished sums to the tile's candidates,
-//! with no logarithm and next to no random word for tokens that cannot win.
+//! with no logarithm for tokens that cannot win.
 //!
 //! Both `mma.sync` and `wgmma` leave sums in the same fragments, so both kernels share
 //! this. How it goes:
 //!
 //! 1. *Hints*, while the products run: random words depend on no logit. A thread draws
-//!    the words of each of its groups of four tokens and keeps 16 bits: a bound of the
-//!    group's greatest noise, and which member has it.
+//!    the words of each of its pairs of tokens and keeps a byte: a bound of the pair's
+//!    greater noise, and which token has it.
 //! 2. *Levels*, as the products end: the score that each row has reached in the call.
-//!    Where a row has none yet the tile sets it: the member with the greatest noise of
-//!    its group has at least the floor of that noise.
-//! 3. *Scan*: a group passes unless its greatest value plus the bound stays below the
-//!    level: ten instructions for four tokens. NaN and `+inf` always pass.
-//! 4. *Drain*: passed groups, gathered so that every lane has one, go through
-//!    [`crate::score::offer_group`] like everywhere else.
+//!    Where a row has none yet the tile sets it: the token with the greater noise of
+//!    its pair has at least the floor of that noise.
+//! 3. *Scan*: a pair passes unless its greater value plus the bound stays below the
+//!    level: a few instructions for two tokens. NaN and `+inf` always pass.
+//! 4. *Drain*: passed pairs, gathered so that every lane has one, go through
+//!    [`crate::score::offer_pair`] like everywhere else.
 //!
 //! The result is exact: each test compares bounds, and every step rounds monotonically.
 //!
-//! *Shared memory*: `abi::sieve::bytes` for each 128 threads: hints, queues, levels.
+//! *Shared memory*: `abi::sieve::bytes` for each 128 threads: rows, queues, hints.
 //!
 //! *Measured*: `docs/findings/`.
 
 use super::finish::{self, Workspace};
+use super::rotate;
 use super::sample_simt::row_params;
 use super::schedule::Tile;
-use crate::abi::sieve::{PASSED_BYTES, PLACE_BYTES, QUEUE, THREADS, WARPS, hints_bytes};
+use crate::abi::sieve::{PAIR_BYTES, PLACE_BYTES, QUEUE, ROW_BYTES, THREADS, WARPS};
 use crate::abi::{SampleParams, TILE_V};
 use crate::arch;
 use crate::candidate::Leaders;
-use crate::gumbel::{hint_bound, hint_floor, noise_hint};
-use crate::philox::{GROUP, GROUP_OFFSETS, group_words};
-use crate::score::{at_noise, offer_group, token_value};
+use crate::gumbel::{hint_floor, hint_slope, noise_hint};
+use crate::philox::{PAIR, PAIR_BIT, Subkey};
+use crate::score::{at_noise, offer_pair, token_value};
 use crate::status::Status;
 
-/// Sums of four warps over a 128-row tile, as one thread holds them: two halves of 64
-/// rows, of each `N_TILES` fragments of eight columns, of each rows `g` and `g + 8` (the
-/// pairs) and columns `2·q` and `2·q + 1`, for lane `4·g + q`.
-pub(super) type Sums<const N_TILES: usize> = [[[f32; 4]; N_TILES]; 2];
+/// Sums as one thread holds them: `M_TILES` tiles of 16 rows, 16 apart, of each
+/// `N_TILES` fragments of eight columns, of each rows `g` and `g + 8` (the pairs) and
+/// columns `2·q` and `2·q + 1`, for lane `4·g + q`.
+pub(super) type Sums<const M_TILES: usize, const N_TILES: usize> = [[[f32; 4]; N_TILES]; M_TILES];
 
-/// A tile's columns that four warps hold.
-#[derive(Clone, Copy)]
-pub(super) struct Part {
-    /// The tile.
-    pub(super) tile: Tile,
-    /// Batch row of the first column.
-    pub(super) first_row: u32,
-}
+/// Rows of a tile of sums.
+const M: u32 = 16;
 
-/// What a row has reached.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Level {
-    temperature: f32,
-    /// A score that the row's winner has at least; `+inf` past the batch.
-    score: f32,
-}
+/// Lanes of a warp.
+const LANES: u32 = 32;
 
-/// The values of a group that passed the scan.
+/// A batch row in shared memory.
 #[derive(Clone, Copy)]
 #[repr(C, align(16))]
-struct Passed([f32; GROUP]);
+struct Row {
+    /// See [`hint_slope`].
+    slope: f32,
+    /// A score that the row's winner has at least; `+inf` past the batch.
+    level: f32,
+    subkey: Subkey,
+}
 
 /// The sieve of four warps, as one of their threads sees it.
 #[derive(Clone, Copy)]
-pub(super) struct Sieve<'a, const N_TILES: usize> {
+pub(super) struct Sieve<'a, const M_TILES: usize, const N_TILES: usize> {
     params: &'a SampleParams,
     workspace: Workspace,
+    /// Index of the thread among the 128.
     thread: u32,
+    /// Line of the vocabulary tile where the warp's first tile of sums begins.
+    warp_line: u32,
     /// Named barrier of the four warps.
     barrier: u32,
-    /// `[N_TILES, THREADS, 2]`, from the thread's first.
-    hints: *mut u16,
     /// `[N_TILES · 8]`.
-    levels: *mut Level,
-    /// `[QUEUE]`: the warp's.
-    queue: *mut Passed,
-    /// `[QUEUE]`: lane << 16 | column of each.
+    rows: *mut Row,
+    /// `[QUEUE]`, the warp's: values of the pairs that passed.
+    queue: *mut [f32; PAIR],
+    /// `[QUEUE]`, the warp's: line << 16 | column of each.
     places: *mut u32,
+    /// `[N_TILES, THREADS, M_TILES, 2]`, from the thread's first.
+    hints: *mut u8,
 }
 
-impl<'a, const N_TILES: usize> Sieve<'a, N_TILES> {
+impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES> {
     const ROWS: u32 = N_TILES as u32 * 8;
 
-    /// Columns of a thread.
-    pub(super) const COLUMNS: u32 = N_TILES as u32 * 2;
-
     /// # Safety
-    /// `shared` has room for `abi::sieve::bytes`; `thread < THREADS`.
+    /// `shared` has room for `abi::sieve::bytes`, aligned to 16; `thread < THREADS`.
     #[inline(always)]
     pub(super) unsafe fn new(
         params: &'a SampleParams,
         workspace: Workspace,
         shared: *mut u8,
         thread: u32,
+        warp_line: u32,
         barrier: u32,
     ) -> Self {
-        let first = (thread / 32 * QUEUE) as usize;
+        let first = (thread / LANES * QUEUE) as usize;
         // SAFETY: the parts follow each other as `bytes` counts them.
         unsafe {
-            let queues = shared.add(hints_bytes(Self::ROWS) as usize);
-            let places = queues.add((WARPS * QUEUE * PASSED_BYTES) as usize);
-            let levels = places.add((WARPS * QUEUE * PLACE_BYTES) as usize);
+            let queues = shared.add((Self::ROWS * ROW_BYTES) as usize);
+            let places = queues.add((WARPS * QUEUE * PAIR_BYTES) as usize);
+            let hints = places.add((WARPS * QUEUE * PLACE_BYTES) as usize);
             Self {
                 params,
                 workspace,
                 thread,
+                warp_line,
                 barrier,
-                hints: shared.cast::<u16>().add(thread as usize * 2),
-                levels: levels.cast(),
-                queue: queues.cast::<Passed>().add(first),
+                rows: shared.cast(),
+                queue: queues.cast::<[f32; PAIR]>().add(first),
                 places: places.cast::<u32>().add(first),
+                hints: hints.add(thread as usize * M_TILES * 2),
             }
         }
     }
 
     #[inline(always)]
     fn lane(&self) -> u32 {
-        self.thread % 32
+        self.thread % LANES
     }
 
-    /// Line of the tile of the lowest token of a lane of the warp.
+    /// Line of the vocabulary tile of the lower token of the thread's pairs.
     #[inline(always)]
-    fn line(&self, lane: u32) -> u32 {
-        16 * (self.thread / 32) + lane / 4
+    fn line(&self, m: usize) -> u32 {
+        self.warp_line + m as u32 * M + self.lane() / 4
     }
 
-    /// Column of the part that the thread holds as `column` of `fragment`.
+    /// Column of the batch tile that the thread holds as `column` of `fragment`.
     #[inline(always)]
     fn column(&self, fragment: usize, column: usize) -> u32 {
         fragment as u32 * 8 + self.lane() % 4 * 2 + column as u32
     }
 
-    /// Draws the words of the thread's columns `from .. to` and keeps their hints.
+    #[inline(always)]
+    fn row_slot(&self, fragment: usize, column: usize) -> *mut Row {
+        self.rows.wrapping_add(self.column(fragment, column) as usize)
+    }
+
+    /// The hints of both columns.
+    #[inline(always)]
+    fn hint_slot(&self, fragment: usize, m: usize) -> *mut [u8; 2] {
+        let at = (fragment * THREADS as usize * M_TILES + m) * 2;
+        self.hints.wrapping_add(at).cast()
+    }
+
+    /// Derives the subkeys of a batch tile's rows, and makes them known to the four warps.
     ///
     /// # Safety
-    /// `part` is one of the call's.
+    /// All threads of the four warps; `first_row` is that of a batch tile of the call.
     #[inline(always)]
-    pub(super) unsafe fn hint(&self, part: Part, draw: u32, from: u32, to: u32) {
-        let base = part.tile.token.wrapping_add(self.line(self.lane()));
-        let mut index = from;
-        while index < to {
-            let (fragment, column) = (index as usize / 2, index as usize % 2);
-            let row = part.first_row + self.column(fragment, column);
+    pub(super) unsafe fn begin_rows(&self, first_row: u32, draw: u32) {
+        let mut at = self.thread;
+        while at < Self::ROWS {
+            let row = first_row + at;
             if row < self.params.batch {
-                // SAFETY: `row < B`; the slot is the thread's own.
+                // SAFETY: `row < B`; the slot is the thread's own until the barrier.
                 unsafe {
-                    let key = row_params(self.params, row).key;
-                    self.hint_slot(fragment, column)
-                        .write(noise_hint(group_words(key, draw, base)));
+                    let subkey = Subkey::new(row_params(self.params, row).key, draw);
+                    (&raw mut (*self.rows.add(at as usize)).subkey).write(subkey);
                 }
             }
-            index += 1;
+            at += THREADS;
+        }
+        arch::warps_barrier(self.barrier, THREADS);
+    }
+
+    /// Draws the words of the thread's fragments `from .. to` and keeps their hints.
+    ///
+    /// # Safety
+    /// After [`Self::begin_rows`].
+    #[inline(always)]
+    pub(super) unsafe fn hint(&self, tile: Tile, from: u32, to: u32) {
+        let mut fragment = from as usize;
+        while fragment < to as usize {
+            let mut m = 0;
+            while m < M_TILES {
+                let base = tile.token.wrapping_add(self.line(m));
+                let mut hints = [0; 2];
+                let mut column = 0;
+                while column < 2 {
+                    // SAFETY: written before the barrier of `begin_rows`; past the
+                    // batch the level decides, whatever the subkey.
+                    let subkey = unsafe { (*self.row_slot(fragment, column)).subkey };
+                    hints[column] = noise_hint(subkey.pair_words(base));
+                    column += 1;
+                }
+                // SAFETY: the slot is the thread's own.
+                unsafe { self.hint_slot(fragment, m).write(hints) };
+                m += 1;
+            }
+            fragment += 1;
         }
     }
 
-    /// Reads the scores that the call's rows have reached. Tells whether the thread's
-    /// row has reached none.
+    /// Reads the scores that the call's rows have reached. Tells whether one of the
+    /// thread's rows has reached none.
     ///
     /// # Safety
-    /// As [`Self::hint`]; no thread is in [`Self::offer_tile`].
+    /// As [`Self::begin_rows`]; no thread is in [`Self::offer_tile`].
     #[inline(always)]
-    pub(super) unsafe fn raise_levels(&self, part: Part, draw: u32) -> bool {
-        if self.thread >= Self::ROWS {
-            return false;
-        }
-        let row = part.first_row + self.thread;
-        let mut level = Level { temperature: 0.0, score: f32::INFINITY };
-        // SAFETY: `row < B`; the slot is the thread's own.
-        unsafe {
-            if row < self.params.batch {
-                level.temperature = row_params(self.params, row).temperature;
-                level.score = finish::threshold(self.params, &self.workspace, row, draw);
+    pub(super) unsafe fn raise_levels(&self, first_row: u32, draw: u32) -> bool {
+        let mut unset = false;
+        let mut at = self.thread;
+        while at < Self::ROWS {
+            let row = first_row + at;
+            let (mut slope, mut level) = (0.0, f32::INFINITY);
+            // SAFETY: `row < B`; the slot is the thread's own until the next barrier.
+            unsafe {
+                if row < self.params.batch {
+                    slope = hint_slope(row_params(self.params, row).temperature);
+                    level = finish::threshold(self.params, &self.workspace, row, draw);
+                    unset |= level == f32::NEG_INFINITY;
+                }
+                let slot = self.rows.add(at as usize);
+                (&raw mut (*slot).slope).write(slope);
+                (&raw mut (*slot).level).write(level);
             }
-            self.levels.add(self.thread as usize).write(level);
+            at += THREADS;
         }
-        level.score == f32::NEG_INFINITY
+        unset
     }
 
     /// Turns finished sums into candidates, for every draw. The hints and levels of
     /// draw 0 are there; `unset` is what [`Self::raise_levels`] told.
     ///
     /// # Safety
-    /// All threads of the four warps; `part` is one of the call's.
+    /// All threads of the four warps; `tile` is one of the call's.
     #[inline(always)]
-    pub(super) unsafe fn offer_tile(&self, sums: &mut Sums<N_TILES>, part: Part, unset: bool) {
+    pub(super) unsafe fn offer_tile(
+        &self,
+        sums: &mut Sums<M_TILES, N_TILES>,
+        tile: Tile,
+        first_row: u32,
+        unset: bool,
+    ) {
         let (mut draw, mut unset) = (0, unset);
         // SAFETY: the caller's promise.
         unsafe {
-            self.to_values(sums, part.tile);
+            self.to_values(sums, tile);
             loop {
                 let unset_anywhere = arch::warps_any(unset, self.barrier, THREADS);
                 // A margin's level is that of the second, which this does not bound.
                 if unset_anywhere && self.params.margins.is_null() {
-                    self.set_levels(sums);
+                    self.set_levels(sums, first_row);
                     arch::warps_barrier(self.barrier, THREADS);
                 }
-                self.scan(sums, part, draw);
+                self.scan(sums, tile, first_row, draw);
+                if self.params.draws == 1 {
+                    break;
+                }
                 arch::warps_barrier(self.barrier, THREADS);
                 draw += 1;
+                // After the last draw, the first's subkeys come back for the next tile.
+                let next = if draw == self.params.draws { 0 } else { draw };
+                self.begin_rows(first_row, next);
                 if draw == self.params.draws {
                     break;
                 }
-                self.hint(part, draw, 0, Self::COLUMNS);
-                unset = self.raise_levels(part, draw);
+                self.hint(tile, 0, N_TILES as u32);
+                unset = self.raise_levels(first_row, draw);
             }
+            arch::warps_barrier(self.barrier, THREADS);
         }
     }
 
     /// Adds the bias to the sums and takes tokens outside the vocabulary out.
     #[inline(always)]
-    unsafe fn to_values(&self, sums: &mut Sums<N_TILES>, tile: Tile) {
+    unsafe fn to_values(&self, sums: &mut Sums<M_TILES, N_TILES>, tile: Tile) {
         let vocab = self.params.vocab as i64;
         let whole = tile.vocab_row >= 0 && tile.vocab_row + TILE_V as i64 <= vocab;
         if whole && self.params.bias.is_null() {
             return;
         }
-        let mut member = 0;
-        while member < GROUP {
-            let row = tile.vocab_row + (self.line(self.lane()) + GROUP_OFFSETS[member]) as i64;
-            let present = row >= 0 && row < vocab;
-            let mut bias = 0.0;
-            if present && !self.params.bias.is_null() {
-                // SAFETY: `row` is one of `[V]`.
-                bias = unsafe { self.params.bias.add(row as usize).read() };
-            }
-            let mut fragment = 0;
-            while fragment < N_TILES {
-                let mut column = 0;
-                while column < 2 {
-                    let sum = &mut sums[member / 2][fragment][member % 2 * 2 + column];
-                    *sum = if present { *sum + bias } else { f32::NEG_INFINITY };
-                    column += 1;
+        let mut m = 0;
+        while m < M_TILES {
+            let mut member = 0;
+            while member < PAIR {
+                let line = self.line(m) + member as u32 * PAIR_BIT;
+                let row = tile.vocab_row + line as i64;
+                let present = row >= 0 && row < vocab;
+                let mut bias = 0.0;
+                if present && !self.params.bias.is_null() {
+                    // SAFETY: `row` is one of `[V]`.
+                    bias = unsafe { self.params.bias.add(row as usize).read() };
                 }
-                fragment += 1;
+                let mut fragment = 0;
+                while fragment < N_TILES {
+                    let mut column = 0;
+                    while column < 2 {
+                        let sum = &mut sums[m][fragment][member * 2 + column];
+                        *sum = if present { *sum + bias } else { f32::NEG_INFINITY };
+                        column += 1;
+                    }
+                    fragment += 1;
+                }
+                member += 1;
             }
-            member += 1;
+            m += 1;
         }
     }
 
     /// Raises the rows' levels to what the tile's own tokens are sure to reach.
     #[inline(always)]
-    unsafe fn set_levels(&self, sums: &Sums<N_TILES>) {
+    unsafe fn set_levels(&self, sums: &mut Sums<M_TILES, N_TILES>, first_row: u32) {
         let mut fragment = 0;
         while fragment < N_TILES {
-            let mut column = 0;
-            while column < 2 {
-                let values = group(sums, fragment, column);
+            let mut m = 0;
+            while m < M_TILES {
                 // SAFETY: levels only rise until the barrier that follows.
                 unsafe {
-                    let (member, floor) = hint_floor(self.hint_slot(fragment, column).read());
-                    let low = if member & 1 == 0 { values[0] } else { values[1] };
-                    let high = if member & 1 == 0 { values[2] } else { values[3] };
-                    let value = if member & 2 == 0 { low } else { high };
-                    let level = self.level_slot(fragment, column);
-                    // `+ 0.0` turns −0 into +0.
-                    let reached = at_noise(value, (*level).temperature, floor) + 0.0;
-                    // False for NaN.
-                    if reached > (*level).score {
-                        arch::atomic_max_shared(&raw mut (*level).score, reached);
-                    }
+                    self.set_level(&sums[m][0], m, fragment, 0, first_row);
+                    self.set_level(&sums[m][0], m, fragment, 1, first_row);
                 }
-                column += 1;
+                m += 1;
             }
+            rotate_fragments(sums);
             fragment += 1;
         }
     }
 
-    /// Gathers the groups that may hold a winner and offers them.
     #[inline(always)]
-    unsafe fn scan(&self, sums: &Sums<N_TILES>, part: Part, draw: u32) {
-        let mut resume = 0;
-        loop {
-            let mut queued = 0;
-            let mut fragment = 0;
-            while fragment < N_TILES {
-                // Both columns of all lanes must fit.
-                if fragment >= resume && queued + 2 * 32 <= QUEUE {
-                    // SAFETY: the queue is the warp's own and has room.
-                    unsafe {
-                        let first = self.passes(sums, fragment, 0);
-                        let second = self.passes(sums, fragment, 1);
-                        if arch::warp_any(first | second) {
-                            queued = self.append(queued, first, sums, fragment, 0);
-                            queued = self.append(queued, second, sums, fragment, 1);
-                        }
-                    }
-                    resume = fragment + 1;
-                }
-                fragment += 1;
-            }
-            if queued != 0 {
-                arch::warp_barrier();
-                // SAFETY: `queued` groups are there.
-                unsafe { self.drain(queued, part, draw) };
-                arch::warp_barrier();
-            }
-            if resume == N_TILES {
-                break;
+    unsafe fn set_level(
+        &self,
+        sums: &[f32; 4],
+        m: usize,
+        fragment: usize,
+        column: usize,
+        first_row: u32,
+    ) {
+        let row = first_row + self.column(fragment, column);
+        if row >= self.params.batch {
+            return;
+        }
+        // SAFETY: `row < B`; hints and rows were written before the last barrier.
+        unsafe {
+            let (member, floor) = hint_floor(self.hint_slot(fragment, m).read()[column]);
+            let [lower, upper] = pair(sums, column);
+            // By bits: LLVM would make an `if` an indexed load, and the sums an array in
+            // local memory.
+            let differ = (lower.to_bits() ^ upper.to_bits()) & (member as u32).wrapping_neg();
+            let value = f32::from_bits(lower.to_bits() ^ differ);
+            let temperature = row_params(self.params, row).temperature;
+            // `+ 0.0` turns −0 into +0.
+            let reached = at_noise(value, temperature, floor) + 0.0;
+            let level = &raw mut (*self.row_slot(fragment, column)).level;
+            // False for NaN.
+            if reached > level.read() {
+                arch::atomic_max_shared(level, reached);
             }
         }
     }
 
-    /// Whether a group may hold the row's winner.
+    /// Gathers the pairs that may hold a winner and offers them.
     #[inline(always)]
-    unsafe fn passes(&self, sums: &Sums<N_TILES>, fragment: usize, column: usize) -> bool {
-        let [a, b, c, d] = group(sums, fragment, column);
-        let highest = arch::max_or_nan(arch::max_or_nan(a, b), arch::max_or_nan(c, d));
-        // SAFETY: written before the last barrier.
-        let (hint, level) = unsafe {
-            (self.hint_slot(fragment, column).read(), self.level_slot(fragment, column).read())
-        };
-        // Not `>=`, which is false for NaN.
-        !(at_noise(highest, level.temperature, hint_bound(hint)) < level.score)
+    unsafe fn scan(
+        &self,
+        sums: &mut Sums<M_TILES, N_TILES>,
+        tile: Tile,
+        first_row: u32,
+        draw: u32,
+    ) {
+        // Bit `M_TILES · fragment + m`, for each of the two columns.
+        let mut passed = [0u32; 2];
+        let mut fragment = 0;
+        while fragment < N_TILES {
+            let mut m = 0;
+            while m < M_TILES {
+                let bit = fragment * M_TILES + m;
+                // SAFETY: hints and rows were written before the last barrier.
+                unsafe {
+                    let sums = &sums[m][fragment];
+                    passed[0] |= (self.passes(sums, m, fragment, 0) as u32) << bit;
+                    passed[1] |= (self.passes(sums, m, fragment, 1) as u32) << bit;
+                }
+                m += 1;
+            }
+            fragment += 1;
+        }
+        if !arch::warp_any(passed[0] | passed[1] != 0) {
+            return;
+        }
+        let mut queued = 0;
+        let mut fragment = 0;
+        while fragment < N_TILES {
+            let mut m = 0;
+            while m < M_TILES {
+                let bit = fragment * M_TILES + m;
+                // SAFETY: the queue is the warp's own and has room for all lanes.
+                unsafe {
+                    let (first, second) = (passed[0] >> bit & 1 != 0, passed[1] >> bit & 1 != 0);
+                    queued = self.append(queued, first, &sums[m][0], m, fragment, 0);
+                    queued = self.append(queued, second, &sums[m][0], m, fragment, 1);
+                }
+                m += 1;
+            }
+            rotate_fragments(sums);
+            fragment += 1;
+            if queued + LANES * 2 * M_TILES as u32 > QUEUE || fragment == N_TILES {
+                arch::warp_barrier();
+                // SAFETY: `queued` pairs are there.
+                unsafe { self.drain(queued, tile, first_row, draw) };
+                arch::warp_barrier();
+                queued = 0;
+            }
+        }
     }
 
-    /// Puts the lanes' passed groups behind the `queued` ones; returns how many there are.
+    /// Whether a pair may hold its row's winner.
+    #[inline(always)]
+    unsafe fn passes(&self, sums: &[f32; 4], m: usize, fragment: usize, column: usize) -> bool {
+        let [lower, upper] = pair(sums, column);
+        let highest = arch::max_or_nan(lower, upper);
+        let slot = self.row_slot(fragment, column);
+        // SAFETY: the caller's promise.
+        let (hints, slope, level) =
+            unsafe { (self.hint_slot(fragment, m).read(), (*slot).slope, (*slot).level) };
+        // Not `>=`, which is false for NaN.
+        !(highest + slope * f32::from(hints[column]) < level)
+    }
+
+    /// Puts the lanes' passed pairs behind the `queued` ones; returns how many there are.
     #[inline(always)]
     unsafe fn append(
         &self,
         queued: u32,
-        passed: bool,
-        sums: &Sums<N_TILES>,
+        passes: bool,
+        sums: &[f32; 4],
+        m: usize,
         fragment: usize,
         column: usize,
     ) -> u32 {
-        let lanes = arch::warp_ballot(passed);
-        if passed {
+        let lanes = arch::warp_ballot(passes);
+        if passes {
             let before = lanes & ((1 << self.lane()) - 1);
             let at = (queued + before.count_ones()) as usize;
-            // SAFETY: the scan made room.
+            // SAFETY: there is room for all lanes.
             unsafe {
-                self.queue.add(at).write(Passed(group(sums, fragment, column)));
-                self.places.add(at).write(self.lane() << 16 | self.column(fragment, column));
+                self.queue.add(at).write(pair(sums, column));
+                self.places.add(at).write(self.line(m) << 16 | self.column(fragment, column));
             }
         }
         queued + lanes.count_ones()
     }
 
-    /// Offers the warp's queued groups, one a lane.
+    /// Offers the warp's queued pairs, one a lane.
     #[inline(always)]
-    unsafe fn drain(&self, queued: u32, part: Part, draw: u32) {
+    unsafe fn drain(&self, queued: u32, tile: Tile, first_row: u32, draw: u32) {
         let mut at = self.lane();
         while at < queued {
-            // SAFETY: `at < queued`, and places hold lanes and columns.
+            // SAFETY: `at < queued`, and places hold lines and columns.
             unsafe {
-                let Passed(values) = self.queue.add(at as usize).read();
+                let values = self.queue.add(at as usize).read();
                 let place = self.places.add(at as usize).read();
-                let (lane, column) = (place >> 16, place & 0xFFFF);
-                let row = part.first_row + column;
-                if row < self.params.batch {
-                    let base = part.tile.token.wrapping_add(self.line(lane));
-                    let level = (*self.levels.add(column as usize)).score;
-                    self.offer(values, base, row, draw, level);
+                let (line, column) = (place >> 16, place & 0xFFFF);
+                if first_row + column < self.params.batch {
+                    let base = tile.token.wrapping_add(line);
+                    self.offer(values, base, first_row, column, draw);
                 }
             }
-            at += 32;
+            at += LANES;
         }
     }
 
     #[inline(always)]
-    unsafe fn offer(&self, values: [f32; GROUP], base: u32, row: u32, draw: u32, level: f32) {
-        let mut values = values;
+    unsafe fn offer(&self, values: [f32; PAIR], base: u32, first_row: u32, column: u32, draw: u32) {
+        let row = first_row + column;
         let mut status = Status::OK;
-        let mut member = 0;
-        while member < GROUP {
-            // The bias is already in.
-            values[member] = token_value(values[member], 0.0, &mut status);
-            member += 1;
-        }
+        // The bias is already in.
+        let values = values.map(|value| token_value(value, 0.0, &mut status));
         let mut leaders = Leaders::NONE;
         // SAFETY: `row < B`, `draw < S`.
         unsafe {
             finish::publish_status(&self.workspace, row, status);
-            let row_params = row_params(self.params, row);
-            offer_group(values, base, row_params, draw, level, &mut leaders);
+            let temperature = row_params(self.params, row).temperature;
+            let Row { level, subkey, .. } = self.rows.add(column as usize).read();
+            offer_pair(values, base, temperature, subkey, level, &mut leaders);
             finish::publish(self.params, &self.workspace, row, draw, leaders);
         }
     }
-
-    #[inline(always)]
-    fn hint_slot(&self, fragment: usize, column: usize) -> *mut u16 {
-        self.hints.wrapping_add(fragment * THREADS as usize * 2 + column)
-    }
-
-    #[inline(always)]
-    fn level_slot(&self, fragment: usize, column: usize) -> *mut Level {
-        self.levels.wrapping_add(self.column(fragment, column) as usize)
-    }
 }
 
-/// The values of the thread's four tokens in one of its columns, in word order.
+/// The values of one of the thread's pairs.
 #[inline(always)]
-fn group<const N_TILES: usize>(
-    sums: &Sums<N_TILES>,
-    fragment: usize,
-    column: usize,
-) -> [f32; GROUP] {
-    [
-        sums[0][fragment][column],
-        sums[0][fragment][column + 2],
-        sums[1][fragment][column],
-        sums[1][fragment][column + 2],
-    ]
+fn pair(sums: &[f32; 4], column: usize) -> [f32; PAIR] {
+    [sums[column], sums[column + 2]]
+}
+
+/// Brings the next fragment of every tile to the front; see [`rotate`].
+#[inline(always)]
+fn rotate_fragments<const M_TILES: usize, const N_TILES: usize>(sums: &mut Sums<M_TILES, N_TILES>) {
+    let mut m = 0;
+    while m < M_TILES {
+        rotate(&mut sums[m]);
+        m += 1;
+    }
 }

@@ -8,7 +8,7 @@ use crate::abi::{TILE_V, sm90};
 use crate::arch;
 use crate::kernels::finish::{self, Workspace};
 use crate::kernels::schedule::Quota;
-use crate::kernels::sieve::{Part, Sieve, Sums};
+use crate::kernels::sieve::{Sieve, Sums};
 
 /// Elements that warpgroups multiply.
 pub trait WgmmaElement {
@@ -54,8 +54,8 @@ const DESCRIPTOR_ADDRESS: u32 = 0x3_FFFF;
 /// Descriptor units of 16 elements along d.
 const STEP_UNITS: u64 = 2;
 
-/// Descriptor units of 64 rows of a slab.
-const HALF_UNITS: u64 = (TILE_V / 2 * sm90::ROW_BYTES / 16) as u64;
+/// Descriptor units of a warpgroup's rows of a slab.
+const GROUP_UNITS: u64 = (TILE_V / sm90::GROUPS * sm90::ROW_BYTES / 16) as u64;
 
 /// Elements of one product along d.
 const K: u32 = 16;
@@ -70,41 +70,39 @@ fn descriptor(address: u32) -> u64 {
 /// # Safety
 /// All threads of the consumer warpgroups.
 #[inline(always)]
-pub(super) unsafe fn run<
-    E: WgmmaElement,
-    const GROUPS: u32,
-    const N_TILES: usize,
-    const CLUSTER: u32,
->(
+pub(super) unsafe fn run<E: WgmmaElement, const N_TILES: usize, const CLUSTER: u32>(
     call: &Call<'_>,
 ) {
-    let group_rows = N_TILES as u32 * 8;
-    let tile_b = GROUPS * group_rows;
+    let tile_b = N_TILES as u32 * 8;
     let consumer = arch::thread_idx() - sm90::GROUP_THREADS;
     // All lanes of a warp agree on the group; division keeps that visible.
     let group = consumer / sm90::GROUP_THREADS;
-    let group_bytes = group * group_rows * sm90::ROW_BYTES;
-    let consumers = GROUPS * sm90::GROUP_THREADS;
+    let group_units = group as u64 * GROUP_UNITS;
+    let consumers = sm90::GROUPS * sm90::GROUP_THREADS;
     let mut cursor = Cursor::START;
     let mut tiles_done = 0;
     let mut item = call.first_item;
     // SAFETY: the caller's promise.
     unsafe {
         let workspace = Workspace::new(call.params);
-        let sieve = Sieve::<N_TILES>::new(
+        let sieve = Sieve::<1, N_TILES>::new(
             call.params,
             workspace,
             call.ring.sieve(group),
             consumer % sm90::GROUP_THREADS,
+            consumer / 32 * 16,
             sm90::SIEVE_BARRIERS + group,
         );
         while item < call.schedule.items() {
             let tile = call.schedule.tile(item);
-            let tile_first_row = tile.tile_b * tile_b;
-            let part = Part { tile, first_row: tile_first_row + group * group_rows };
-            let mut hints = Quota::new(Sieve::<N_TILES>::COLUMNS, call.slabs);
+            let first_row = tile.tile_b * tile_b;
+            if item == call.first_item || call.schedule.tile(item - call.step).tile_b != tile.tile_b
+            {
+                sieve.begin_rows(first_row, 0);
+            }
+            let mut hints = Quota::new(N_TILES as u32, call.slabs);
             let mut unset = false;
-            let mut sums: Sums<N_TILES> = [[[0.0; 4]; N_TILES]; 2];
+            let mut sums: Sums<1, N_TILES> = [[[0.0; 4]; N_TILES]; 1];
             let mut previous = cursor.stage;
             let mut slab = 0;
             // A loop with its test at the end: no path may reach the wait below without
@@ -112,23 +110,21 @@ pub(super) unsafe fn run<
             loop {
                 arch::barrier_wait(call.ring.full(cursor.stage), cursor.phase_bit);
                 arch::products_fence();
-                let a = descriptor(call.ring.weights(cursor.stage));
-                let b = descriptor(call.ring.hidden_states(cursor.stage) + group_bytes);
+                let a = descriptor(call.ring.weights(cursor.stage)) + group_units;
+                let b = descriptor(call.ring.hidden_states(cursor.stage));
                 let mut step = 0;
                 while step < sm90::TILE_D / K {
                     let (a, b) = (a + step as u64 * STEP_UNITS, b + step as u64 * STEP_UNITS);
-                    let accumulate = slab + step != 0;
-                    E::wgmma(&mut sums[0], a, b, accumulate);
-                    E::wgmma(&mut sums[1], a + HALF_UNITS, b, accumulate);
+                    E::wgmma(&mut sums[0], a, b, slab + step != 0);
                     step += 1;
                 }
                 arch::products_commit();
                 // While the products run.
                 let (from, to) = hints.next();
-                sieve.hint(part, 0, from, to);
+                sieve.hint(tile, from, to);
                 slab += 1;
                 if slab == call.slabs {
-                    unset = sieve.raise_levels(part, 0);
+                    unset = sieve.raise_levels(first_row, 0);
                 }
                 // The products of the slab before are complete: its stage is free.
                 arch::products_wait::<1>();
@@ -144,7 +140,7 @@ pub(super) unsafe fn run<
             arch::products_wait::<0>();
             release::<CLUSTER>(call, previous);
             if call.schedule.exists(item) {
-                sieve.offer_tile(&mut sums, part, unset);
+                sieve.offer_tile(&mut sums, tile, first_row, unset);
                 tiles_done += 1;
             }
             item += call.step;
@@ -161,7 +157,7 @@ pub(super) unsafe fn run<
                 );
                 // A block that had nothing to report did not complete the count.
                 if last && tiles_done != 0 {
-                    let rows = (tile_first_row, (tile_first_row + tile_b).min(call.params.batch));
+                    let rows = (first_row, (first_row + tile_b).min(call.params.batch));
                     finish::write_outputs(call.params, &workspace, rows, consumer, consumers);
                     arch::warps_barrier(sm90::CONSUMERS_BARRIER, consumers);
                     finish::clear(&workspace, rows, tile.tile_b, consumer, consumers);

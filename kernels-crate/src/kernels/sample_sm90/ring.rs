@@ -51,11 +51,10 @@ impl Ring {
     /// The sieve of a consumer warpgroup, behind the barriers.
     #[inline(always)]
     pub(super) fn sieve(&self, group: u32) -> *mut u8 {
-        let groups = sm90::groups(self.tile_b);
         let barriers = sm90::stages(self.tile_b) * sm90::BARRIERS_BYTES;
         let from_ring = sm90::stages(self.tile_b) * sm90::stage_bytes(self.tile_b)
             + barriers
-            + group * sieve::bytes(self.tile_b / groups);
+            + group * sieve::bytes(1, self.tile_b);
         let ring = self.base - arch::shared_address(arch::dynamic_shared());
         arch::dynamic_shared().wrapping_add((ring + from_ring) as usize)
     }
