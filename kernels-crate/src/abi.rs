@@ -132,8 +132,6 @@ pub mod sieve {
     pub const THREADS: u32 = 128;
     /// Warps that share a sieve.
     pub const WARPS: u32 = THREADS / 32;
-    /// Pairs that a warp's queue holds: all that a step of the scan can pass.
-    pub const QUEUE: u32 = 128;
     /// Bytes of the values of a queued pair.
     pub const PAIR_BYTES: u32 = 8;
     /// Bytes of the place of a queued pair.
@@ -141,11 +139,17 @@ pub mod sieve {
     /// Bytes of a batch row.
     pub const ROW_BYTES: u32 = 16;
 
+    /// Pairs that a warp's queue holds: all that a step of the scan can pass, two a
+    /// thread of each 16 tokens, and a warp of them over.
+    pub const fn queue(m_tiles: u32) -> u32 {
+        32 * (2 * m_tiles + 1)
+    }
+
     /// Shared memory of a sieve for `rows` batch rows, of `m_tiles` · 64 tokens: rows,
     /// queues, and a byte of hint a pair.
     pub const fn bytes(m_tiles: u32, rows: u32) -> u32 {
         rows * ROW_BYTES
-            + WARPS * QUEUE * (PAIR_BYTES + PLACE_BYTES)
+            + WARPS * queue(m_tiles) * (PAIR_BYTES + PLACE_BYTES)
             + THREADS * m_tiles * (rows / 4)
     }
 }

@@ -25,13 +25,13 @@ use super::finish::{self, Workspace};
 use super::rotate;
 use super::sample_simt::row_params;
 use super::schedule::Tile;
-use crate::abi::sieve::{PAIR_BYTES, PLACE_BYTES, QUEUE, ROW_BYTES, THREADS, WARPS};
+use crate::abi::sieve::{PAIR_BYTES, PLACE_BYTES, ROW_BYTES, THREADS, WARPS, queue};
 use crate::abi::{SampleParams, TILE_V};
 use crate::arch;
 use crate::candidate::Leaders;
-use crate::gumbel::{hint_floor, hint_slope, noise_hint};
-use crate::philox::{PAIR, PAIR_BIT, Subkey};
-use crate::score::{at_noise, offer_pair, token_value};
+use crate::gumbel::{hint_bound, hint_floor, noise_hint};
+use crate::philox::{NoiseKey, PAIR, PAIR_BIT, Subkey};
+use crate::score::{RowParams, at_noise, offer_pair, token_value};
 use crate::status::Status;
 
 /// Sums as one thread holds them: `M_TILES` tiles of 16 rows, 16 apart, of each
@@ -49,8 +49,7 @@ const LANES: u32 = 32;
 #[derive(Clone, Copy)]
 #[repr(C, align(16))]
 struct Row {
-    /// See [`hint_slope`].
-    slope: f32,
+    temperature: f32,
     /// A score that the row's winner has at least; `+inf` past the batch.
     level: f32,
     subkey: Subkey,
@@ -79,6 +78,7 @@ pub(super) struct Sieve<'a, const M_TILES: usize, const N_TILES: usize> {
 
 impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES> {
     const ROWS: u32 = N_TILES as u32 * 8;
+    const QUEUE: u32 = queue(M_TILES as u32);
 
     /// # Safety
     /// `shared` has room for `abi::sieve::bytes`, aligned to 16; `thread < THREADS`.
@@ -91,12 +91,12 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
         warp_line: u32,
         barrier: u32,
     ) -> Self {
-        let first = (thread / LANES * QUEUE) as usize;
+        let first = (thread / LANES * Self::QUEUE) as usize;
         // SAFETY: the parts follow each other as `bytes` counts them.
         unsafe {
             let queues = shared.add((Self::ROWS * ROW_BYTES) as usize);
-            let places = queues.add((WARPS * QUEUE * PAIR_BYTES) as usize);
-            let hints = places.add((WARPS * QUEUE * PLACE_BYTES) as usize);
+            let places = queues.add((WARPS * Self::QUEUE * PAIR_BYTES) as usize);
+            let hints = places.add((WARPS * Self::QUEUE * PLACE_BYTES) as usize);
             Self {
                 params,
                 workspace,
@@ -140,7 +140,8 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
         self.hints.wrapping_add(at).cast()
     }
 
-    /// Derives the subkeys of a batch tile's rows, and makes them known to the four warps.
+    /// Reads the parameters of a batch tile's rows, derives their subkeys, and makes both
+    /// known to the four warps.
     ///
     /// # Safety
     /// All threads of the four warps; `first_row` is that of a batch tile of the call.
@@ -149,12 +150,15 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
         let mut at = self.thread;
         while at < Self::ROWS {
             let row = first_row + at;
-            if row < self.params.batch {
-                // SAFETY: `row < B`; the slot is the thread's own until the barrier.
-                unsafe {
-                    let subkey = Subkey::new(row_params(self.params, row).key, draw);
-                    (&raw mut (*self.rows.add(at as usize)).subkey).write(subkey);
+            let mut params = RowParams { temperature: 0.0, key: NoiseKey::default() };
+            // SAFETY: `row < B`; the slot is the thread's own until the barrier.
+            unsafe {
+                if row < self.params.batch {
+                    params = row_params(self.params, row);
                 }
+                let subkey = Subkey::new(params.key, draw);
+                let slot = self.rows.add(at as usize);
+                slot.write(Row { temperature: params.temperature, level: f32::INFINITY, subkey });
             }
             at += THREADS;
         }
@@ -200,17 +204,14 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
         let mut at = self.thread;
         while at < Self::ROWS {
             let row = first_row + at;
-            let (mut slope, mut level) = (0.0, f32::INFINITY);
+            let mut level = f32::INFINITY;
             // SAFETY: `row < B`; the slot is the thread's own until the next barrier.
             unsafe {
                 if row < self.params.batch {
-                    slope = hint_slope(row_params(self.params, row).temperature);
                     level = finish::threshold(self.params, &self.workspace, row, draw);
                     unset |= level == f32::NEG_INFINITY;
                 }
-                let slot = self.rows.add(at as usize);
-                (&raw mut (*slot).slope).write(slope);
-                (&raw mut (*slot).level).write(level);
+                (&raw mut (*self.rows.add(at as usize)).level).write(level);
             }
             at += THREADS;
         }
@@ -238,7 +239,7 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
                 let unset_anywhere = arch::warps_any(unset, self.barrier, THREADS);
                 // A margin's level is that of the second, which this does not bound.
                 if unset_anywhere && self.params.margins.is_null() {
-                    self.set_levels(sums, first_row);
+                    self.set_levels(sums);
                     arch::warps_barrier(self.barrier, THREADS);
                 }
                 self.scan(sums, tile, first_row, draw);
@@ -298,15 +299,15 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
 
     /// Raises the rows' levels to what the tile's own tokens are sure to reach.
     #[inline(always)]
-    unsafe fn set_levels(&self, sums: &mut Sums<M_TILES, N_TILES>, first_row: u32) {
+    unsafe fn set_levels(&self, sums: &mut Sums<M_TILES, N_TILES>) {
         let mut fragment = 0;
         while fragment < N_TILES {
             let mut m = 0;
             while m < M_TILES {
                 // SAFETY: levels only rise until the barrier that follows.
                 unsafe {
-                    self.set_level(&sums[m][0], m, fragment, 0, first_row);
-                    self.set_level(&sums[m][0], m, fragment, 1, first_row);
+                    self.set_level(&sums[m][0], m, fragment, 0);
+                    self.set_level(&sums[m][0], m, fragment, 1);
                 }
                 m += 1;
             }
@@ -316,19 +317,8 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
     }
 
     #[inline(always)]
-    unsafe fn set_level(
-        &self,
-        sums: &[f32; 4],
-        m: usize,
-        fragment: usize,
-        column: usize,
-        first_row: u32,
-    ) {
-        let row = first_row + self.column(fragment, column);
-        if row >= self.params.batch {
-            return;
-        }
-        // SAFETY: `row < B`; hints and rows were written before the last barrier.
+    unsafe fn set_level(&self, sums: &[f32; 4], m: usize, fragment: usize, column: usize) {
+        // SAFETY: hints and rows were written before the last barrier.
         unsafe {
             let (member, floor) = hint_floor(self.hint_slot(fragment, m).read()[column]);
             let [lower, upper] = pair(sums, column);
@@ -336,13 +326,12 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
             // local memory.
             let differ = (lower.to_bits() ^ upper.to_bits()) & (member as u32).wrapping_neg();
             let value = f32::from_bits(lower.to_bits() ^ differ);
-            let temperature = row_params(self.params, row).temperature;
+            let row = self.row_slot(fragment, column);
             // `+ 0.0` turns −0 into +0.
-            let reached = at_noise(value, temperature, floor) + 0.0;
-            let level = &raw mut (*self.row_slot(fragment, column)).level;
-            // False for NaN.
-            if reached > level.read() {
-                arch::atomic_max_shared(level, reached);
+            let reached = at_noise(value, (*row).temperature, floor) + 0.0;
+            // False for NaN, and past the batch, where the level is `+inf`.
+            if reached > (*row).level {
+                arch::atomic_max_shared(&raw mut (*row).level, reached);
             }
         }
     }
@@ -392,7 +381,7 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
             }
             rotate_fragments(sums);
             fragment += 1;
-            if queued + LANES * 2 * M_TILES as u32 > QUEUE || fragment == N_TILES {
+            if queued + LANES * 2 * M_TILES as u32 > Self::QUEUE || fragment == N_TILES {
                 arch::warp_barrier();
                 // SAFETY: `queued` pairs are there.
                 unsafe { self.drain(queued, tile, first_row, draw) };
@@ -407,12 +396,12 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
     unsafe fn passes(&self, sums: &[f32; 4], m: usize, fragment: usize, column: usize) -> bool {
         let [lower, upper] = pair(sums, column);
         let highest = arch::max_or_nan(lower, upper);
-        let slot = self.row_slot(fragment, column);
+        let row = self.row_slot(fragment, column);
         // SAFETY: the caller's promise.
-        let (hints, slope, level) =
-            unsafe { (self.hint_slot(fragment, m).read(), (*slot).slope, (*slot).level) };
+        let (hints, temperature, level) =
+            unsafe { (self.hint_slot(fragment, m).read(), (*row).temperature, (*row).level) };
         // Not `>=`, which is false for NaN.
-        !(highest + slope * f32::from(hints[column]) < level)
+        !(at_noise(highest, temperature, hint_bound(hints[column])) < level)
     }
 
     /// Puts the lanes' passed pairs behind the `queued` ones; returns how many there are.
@@ -468,8 +457,7 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
         // SAFETY: `row < B`, `draw < S`.
         unsafe {
             finish::publish_status(&self.workspace, row, status);
-            let temperature = row_params(self.params, row).temperature;
-            let Row { level, subkey, .. } = self.rows.add(column as usize).read();
+            let Row { temperature, level, subkey } = self.rows.add(column as usize).read();
             offer_pair(values, base, temperature, subkey, level, &mut leaders);
             finish::publish(self.params, &self.workspace, row, draw, leaders);
         }

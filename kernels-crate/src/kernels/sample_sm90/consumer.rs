@@ -103,9 +103,8 @@ pub(super) unsafe fn run<E: WgmmaElement, const N_TILES: usize, const CLUSTER: u
             let mut hints = Quota::new(N_TILES as u32, call.slabs);
             let mut unset = false;
             let mut sums: Sums<1, N_TILES> = [[[0.0; 4]; N_TILES]; 1];
-            let mut previous = cursor.stage;
             let mut slab = 0;
-            // A loop with its test at the end: no path may reach the wait below without
+            // A loop with its test at the end: no path may reach the scan without
             // products, or ptxas serialises them.
             loop {
                 arch::barrier_wait(call.ring.full(cursor.stage), cursor.phase_bit);
@@ -119,26 +118,21 @@ pub(super) unsafe fn run<E: WgmmaElement, const N_TILES: usize, const CLUSTER: u
                     step += 1;
                 }
                 arch::products_commit();
-                // While the products run.
+                // While the products run. The levels come early enough for their
+                // latency, which is long while memory is busy, to stay hidden.
                 let (from, to) = hints.next();
                 sieve.hint(tile, from, to);
-                slab += 1;
-                if slab == call.slabs {
+                if slab == call.slabs / 2 {
                     unset = sieve.raise_levels(first_row, 0);
                 }
-                // The products of the slab before are complete: its stage is free.
-                arch::products_wait::<1>();
-                if slab != 1 {
-                    release::<CLUSTER>(call, previous);
-                }
-                previous = cursor.stage;
+                arch::products_wait::<0>();
+                release::<CLUSTER>(call, cursor.stage);
                 cursor.advance(tile_b);
+                slab += 1;
                 if slab == call.slabs {
                     break;
                 }
             }
-            arch::products_wait::<0>();
-            release::<CLUSTER>(call, previous);
             if call.schedule.exists(item) {
                 sieve.offer_tile(&mut sums, tile, first_row, unset);
                 tiles_done += 1;
