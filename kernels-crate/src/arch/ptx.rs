@@ -394,19 +394,35 @@ mma!(
     /// `[16, 8] += [16, 16]·[16, 8]` in f16, summed in f32 ("mma", m16n8k16).
     mma_f16, "f16");
 
-/// The value of the lane whose index differs in the bits of `lane_mask` ("shfl.sync").
-#[inline(always)]
-pub fn shuffle_xor(value: u32, lane_mask: u32) -> u32 {
-    let theirs;
-    anchor();
-    // SAFETY: all lanes are present, by the module's contract.
-    unsafe {
-        asm!("shfl.sync.bfly.b32 {}, {}, {}, 0x1f, 0xffffffff;",
-             out(reg32) theirs, in(reg32) value, in(reg32) lane_mask,
-             options(nomem, nostack, preserves_flags));
-    }
-    theirs
+macro_rules! shuffle {
+    ($(#[$doc:meta])* $name:ident, $mode:literal, $clamp:literal) => {
+        $(#[$doc])*
+        #[inline(always)]
+        pub fn $name(value: u32, lane: u32) -> u32 {
+            let theirs;
+            anchor();
+            // SAFETY: all lanes are present, by the module's contract.
+            unsafe {
+                asm!(
+                    concat!("shfl.sync.", $mode, ".b32 {}, {}, {}, ", $clamp, ", 0xffffffff;"),
+                    out(reg32) theirs,
+                    in(reg32) value,
+                    in(reg32) lane,
+                    options(nomem, nostack, preserves_flags)
+                );
+            }
+            theirs
+        }
+    };
 }
+
+shuffle!(
+    /// The value of the lane `lane` below this one, or the own where there is none
+    /// ("shfl.sync").
+    shuffle_up, "up", "0");
+shuffle!(
+    /// The value of lane `lane` ("shfl.sync").
+    shuffle_from, "idx", "0x1f");
 
 /// Waits for all lanes of the warp and orders their shared memory ("bar.warp.sync").
 #[inline(always)]
@@ -414,25 +430,20 @@ pub fn warp_barrier() {
     anchor();
 }
 
-/// The lanes of the warp in which `condition` holds, a bit each ("vote.sync").
+/// Sums `value` over the warp: over the lanes below this one, and over all of them.
 #[inline(always)]
-pub fn warp_ballot(condition: bool) -> u32 {
-    let lanes: u32;
-    anchor();
-    // SAFETY: all lanes are present, by the module's contract.
-    unsafe {
-        asm!(
-            "{{",
-            ".reg .pred mine;",
-            "setp.ne.u32 mine, {1}, 0;",
-            "vote.sync.ballot.b32 {0}, mine, 0xffffffff;",
-            "}}",
-            out(reg32) lanes,
-            in(reg32) condition as u32,
-            options(nomem, nostack, preserves_flags)
-        );
+pub fn warp_sum(value: u32) -> (u32, u32) {
+    let lane = thread_idx() % 32;
+    let mut through = value;
+    let mut distance = 1;
+    while distance < 32 {
+        let theirs = shuffle_up(through, distance);
+        if lane >= distance {
+            through += theirs;
+        }
+        distance *= 2;
     }
-    lanes
+    (through - value, shuffle_from(through, 31))
 }
 
 /// The greater of two values, or NaN if either is ("max.NaN").
@@ -466,28 +477,6 @@ pub unsafe fn atomic_max_shared(at: *mut f32, value: f32) {
                  in(reg32) address, in(reg32) bits, options(nostack));
         }
     }
-}
-
-/// Whether `condition` holds in any lane of the warp ("vote.sync").
-#[inline(always)]
-pub fn warp_any(condition: bool) -> bool {
-    let any: u32;
-    anchor();
-    // SAFETY: all lanes are present, by the module's contract.
-    unsafe {
-        asm!(
-            "{{",
-            ".reg .pred mine, any;",
-            "setp.ne.u32 mine, {1}, 0;",
-            "vote.sync.any.pred any, mine, 0xffffffff;",
-            "selp.u32 {0}, 1, 0, any;",
-            "}}",
-            out(reg32) any,
-            in(reg32) condition as u32,
-            options(nomem, nostack, preserves_flags)
-        );
-    }
-    any != 0
 }
 
 /// Stops the kernel with an error ("trap").

@@ -96,7 +96,7 @@ pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize>(
             if tiles_done == 0 {
                 sieve.begin_rows(first_row, 0);
             }
-            let mut hints = Quota::new(N_TILES as u32, slabs);
+            let mut hints = Quota::new(N_TILES as u32, slabs, 0);
             let mut sums: Sums<2, N_TILES> = [[[0.0; 4]; N_TILES]; 2];
             let mut slab = 0;
             while slab < slabs {

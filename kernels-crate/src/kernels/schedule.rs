@@ -83,10 +83,11 @@ pub(super) struct Quota {
 }
 
 impl Quota {
-    /// `total` pieces over `slabs ≥ 1` slabs.
+    /// `total` pieces over `slabs ≥ 1` slabs. Workers of different `turn`, 0 or 1, take
+    /// theirs at different slabs where not every slab has one.
     #[inline(always)]
-    pub(super) fn new(total: u32, slabs: u32) -> Self {
-        Self { total, slabs, done: 0, rest: 0 }
+    pub(super) fn new(total: u32, slabs: u32, turn: u32) -> Self {
+        Self { total, slabs, done: 0, rest: turn * slabs / 2 }
     }
 
     /// The pieces of the next slab, `from .. to`; all are handed out after the last.
@@ -94,7 +95,7 @@ impl Quota {
     pub(super) fn next(&mut self) -> (u32, u32) {
         let from = self.done;
         self.rest += self.total;
-        while self.rest >= self.slabs {
+        while self.rest >= self.slabs && self.done < self.total {
             self.rest -= self.slabs;
             self.done += 1;
         }

@@ -309,9 +309,9 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
                     self.set_level(&sums[m][0], m, fragment, 0);
                     self.set_level(&sums[m][0], m, fragment, 1);
                 }
+                rotate(&mut sums[m]);
                 m += 1;
             }
-            rotate_fragments(sums);
             fragment += 1;
         }
     }
@@ -338,13 +338,7 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
 
     /// Gathers the pairs that may hold a winner and offers them.
     #[inline(always)]
-    unsafe fn scan(
-        &self,
-        sums: &mut Sums<M_TILES, N_TILES>,
-        tile: Tile,
-        first_row: u32,
-        draw: u32,
-    ) {
+    unsafe fn scan(&self, sums: &Sums<M_TILES, N_TILES>, tile: Tile, first_row: u32, draw: u32) {
         // Bit `M_TILES · fragment + m`, for each of the two columns.
         let mut passed = [0u32; 2];
         let mut fragment = 0;
@@ -362,32 +356,51 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
             }
             fragment += 1;
         }
-        if !arch::warp_any(passed[0] | passed[1] != 0) {
-            return;
+        let (before, total) = arch::warp_sum(passed[0].count_ones() + passed[1].count_ones());
+        // The queue holds a window of the warp's pairs.
+        let mut window = 0;
+        while window < total {
+            // SAFETY: the queue is the warp's own.
+            unsafe {
+                self.fill_queue(sums, passed, before.wrapping_sub(window));
+                arch::warp_barrier();
+                let queued = core::cmp::min(total - window, Self::QUEUE);
+                self.drain(queued, tile, first_row, draw);
+                arch::warp_barrier();
+            }
+            window += Self::QUEUE;
         }
-        let mut queued = 0;
+    }
+
+    /// Writes the thread's passed pairs to the queue, the first to place `at`; those
+    /// that fall outside are left out.
+    #[inline(always)]
+    unsafe fn fill_queue(&self, sums: &Sums<M_TILES, N_TILES>, passed: [u32; 2], at: u32) {
+        let mut at = at;
         let mut fragment = 0;
         while fragment < N_TILES {
             let mut m = 0;
             while m < M_TILES {
                 let bit = fragment * M_TILES + m;
-                // SAFETY: the queue is the warp's own and has room for all lanes.
-                unsafe {
-                    let (first, second) = (passed[0] >> bit & 1 != 0, passed[1] >> bit & 1 != 0);
-                    queued = self.append(queued, first, &sums[m][0], m, fragment, 0);
-                    queued = self.append(queued, second, &sums[m][0], m, fragment, 1);
+                let mut column = 0;
+                while column < 2 {
+                    if passed[column] >> bit & 1 != 0 {
+                        if at < Self::QUEUE {
+                            let values = pair(&sums[m][fragment], column);
+                            let place = self.line(m) << 16 | self.column(fragment, column);
+                            // SAFETY: `at` is inside the queue.
+                            unsafe {
+                                self.queue.add(at as usize).write(values);
+                                self.places.add(at as usize).write(place);
+                            }
+                        }
+                        at = at.wrapping_add(1);
+                    }
+                    column += 1;
                 }
                 m += 1;
             }
-            rotate_fragments(sums);
             fragment += 1;
-            if queued + LANES * 2 * M_TILES as u32 > Self::QUEUE || fragment == N_TILES {
-                arch::warp_barrier();
-                // SAFETY: `queued` pairs are there.
-                unsafe { self.drain(queued, tile, first_row, draw) };
-                arch::warp_barrier();
-                queued = 0;
-            }
         }
     }
 
@@ -402,30 +415,6 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
             unsafe { (self.hint_slot(fragment, m).read(), (*row).temperature, (*row).level) };
         // Not `>=`, which is false for NaN.
         !(at_noise(highest, temperature, hint_bound(hints[column])) < level)
-    }
-
-    /// Puts the lanes' passed pairs behind the `queued` ones; returns how many there are.
-    #[inline(always)]
-    unsafe fn append(
-        &self,
-        queued: u32,
-        passes: bool,
-        sums: &[f32; 4],
-        m: usize,
-        fragment: usize,
-        column: usize,
-    ) -> u32 {
-        let lanes = arch::warp_ballot(passes);
-        if passes {
-            let before = lanes & ((1 << self.lane()) - 1);
-            let at = (queued + before.count_ones()) as usize;
-            // SAFETY: there is room for all lanes.
-            unsafe {
-                self.queue.add(at).write(pair(sums, column));
-                self.places.add(at).write(self.line(m) << 16 | self.column(fragment, column));
-            }
-        }
-        queued + lanes.count_ones()
     }
 
     /// Offers the warp's queued pairs, one a lane.
@@ -468,14 +457,4 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
 #[inline(always)]
 fn pair(sums: &[f32; 4], column: usize) -> [f32; PAIR] {
     [sums[column], sums[column + 2]]
-}
-
-/// Brings the next fragment of every tile to the front; see [`rotate`].
-#[inline(always)]
-fn rotate_fragments<const M_TILES: usize, const N_TILES: usize>(sums: &mut Sums<M_TILES, N_TILES>) {
-    let mut m = 0;
-    while m < M_TILES {
-        rotate(&mut sums[m]);
-        m += 1;
-    }
 }

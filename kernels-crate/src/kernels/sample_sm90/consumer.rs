@@ -100,7 +100,7 @@ pub(super) unsafe fn run<E: WgmmaElement, const N_TILES: usize, const CLUSTER: u
             {
                 sieve.begin_rows(first_row, 0);
             }
-            let mut hints = Quota::new(N_TILES as u32, call.slabs);
+            let mut hints = Quota::new(N_TILES as u32, call.slabs, group);
             let mut unset = false;
             let mut sums: Sums<1, N_TILES> = [[[0.0; 4]; N_TILES]; 1];
             let mut slab = 0;
