@@ -194,64 +194,6 @@ pub mod mma {
     }
 }
 
-/// The Hopper kernel's tile.
-pub mod sm90 {
-    /// Warps of a warpgroup.
-    pub const GROUP_WARPS: u32 = 4;
-    /// Threads of a warpgroup.
-    pub const GROUP_THREADS: u32 = 128;
-    /// Hidden elements of a slab: 128 bytes a row, the span of the swizzle.
-    pub const TILE_D: u32 = 64;
-    /// Bytes of one row of a slab.
-    pub const ROW_BYTES: u32 = TILE_D * 2;
-    /// Slabs that the producer requests together.
-    pub const SLABS_PER_REQUEST: u32 = 2;
-    /// Named barrier of all consumers; 0 is the block's.
-    pub const CONSUMERS_BARRIER: u32 = 1;
-    /// Named barriers of the consumer warpgroups' epilogues, from this on.
-    pub const SIEVE_BARRIERS: u32 = 2;
-    /// Registers a thread keeps in the producer's warpgroup, and takes in the two
-    /// consumers': 128 · (40 + 2 · 232) of 65,536.
-    pub const PRODUCER_REGISTERS: u32 = 40;
-    /// See [`PRODUCER_REGISTERS`].
-    pub const CONSUMER_REGISTERS: u32 = 232;
-
-    /// Shared memory that a block can have.
-    const BLOCK_BYTES: u32 = 232_448;
-    /// Alignment of the ring, which the 128-byte swizzle asks for.
-    pub const ALIGNMENT_BYTES: u32 = 1024;
-    /// Bytes of a stage's two barriers.
-    pub const BARRIERS_BYTES: u32 = 16;
-
-    /// Consumer warpgroups, each owning 64 rows of a tile.
-    pub const GROUPS: u32 = 2;
-    /// Threads of a block: the producer's warpgroup and the consumers'.
-    pub const THREADS: u32 = (1 + GROUPS) * GROUP_THREADS;
-
-    /// Bytes of the sieves of all consumer warpgroups.
-    pub const fn sieves_bytes(tile_b: u32) -> u32 {
-        GROUPS * super::sieve::bytes(1, tile_b)
-    }
-
-    /// Slots of the ring: as many as fit.
-    pub const fn stages(tile_b: u32) -> u32 {
-        (BLOCK_BYTES - ALIGNMENT_BYTES - sieves_bytes(tile_b))
-            / (stage_bytes(tile_b) + BARRIERS_BYTES)
-    }
-
-    /// Bytes of one stage: a slab of weights and one of hidden states.
-    pub const fn stage_bytes(tile_b: u32) -> u32 {
-        (super::TILE_V + tile_b) * ROW_BYTES
-    }
-
-    /// Dynamic shared memory of a block: alignment, ring, sieves, barriers.
-    pub const fn shared_bytes(tile_b: u32) -> u32 {
-        ALIGNMENT_BYTES
-            + stages(tile_b) * (stage_bytes(tile_b) + BARRIERS_BYTES)
-            + sieves_bytes(tile_b)
-    }
-}
-
 const fn mma_variant(
     name: &'static str,
     entry: &'static str,

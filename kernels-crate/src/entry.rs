@@ -47,46 +47,6 @@ sample_mma_entry!(flash_sampling_sample_mma_b16_f16, f16, 2);
 sample_mma_entry!(flash_sampling_sample_mma_b32_f16, f16, 4);
 sample_mma_entry!(flash_sampling_sample_mma_b64_f16, f16, 8);
 
-#[cfg(feature = "sm_90a")]
-pub mod sm90 {
-    //! Entries of `sm_90a` alone.
-
-    use super::*;
-    use crate::arch::TensorMap;
-    use crate::kernels::sample_sm90::sample_sm90;
-
-    macro_rules! sample_sm90_entry {
-        ($name:ident, $element:ty, $n_tiles:literal, $cluster:literal) => {
-            /// # Safety
-            /// The preconditions of `kernels/sample_sm90.rs`.
-            #[unsafe(no_mangle)]
-            pub unsafe extern "ptx-kernel" fn $name(
-                _weights: TensorMap,
-                _hidden_states: TensorMap,
-                params: SampleParams,
-            ) {
-                let weights = arch::parameter_address!($name, 0);
-                let hidden_states = arch::parameter_address!($name, 1);
-                // SAFETY: the caller's promise.
-                unsafe {
-                    sample_sm90::<$element, $n_tiles, $cluster>(weights, hidden_states, &params);
-                }
-            }
-        };
-    }
-
-    sample_sm90_entry!(flash_sampling_sample_sm90_b8_bf16, bf16, 1, 1);
-    sample_sm90_entry!(flash_sampling_sample_sm90_b16_bf16, bf16, 2, 1);
-    sample_sm90_entry!(flash_sampling_sample_sm90_b32_bf16, bf16, 4, 1);
-    sample_sm90_entry!(flash_sampling_sample_sm90_b64_bf16, bf16, 8, 1);
-    sample_sm90_entry!(flash_sampling_sample_sm90_b96_bf16, bf16, 12, 1);
-    sample_sm90_entry!(flash_sampling_sample_sm90_b128_bf16, bf16, 16, 1);
-    sample_sm90_entry!(flash_sampling_sample_sm90_b192_bf16, bf16, 24, 1);
-    sample_sm90_entry!(flash_sampling_sample_sm90_b256_bf16, bf16, 32, 1);
-    sample_sm90_entry!(flash_sampling_sample_sm90_b128_bf16_c2, bf16, 16, 2);
-    sample_sm90_entry!(flash_sampling_sample_sm90_b256_bf16_c2, bf16, 32, 2);
-}
-
 /// # Safety
 /// `out` is valid for `n` values.
 #[unsafe(no_mangle)]

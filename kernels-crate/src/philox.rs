@@ -114,7 +114,7 @@ impl Subkey {
 #[inline(always)]
 pub const fn token_pair(token: u32) -> u32 {
     let low = token & (PAIR_BIT - 1);
-    token / (2 * PAIR_BIT) * PAIR_BIT | low
+    (token / (2 * PAIR_BIT) * PAIR_BIT) | low
 }
 
 #[cfg(test)]

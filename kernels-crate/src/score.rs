@@ -58,6 +58,13 @@ pub fn at_noise(y: f32, temperature: f32, g: f32) -> f32 {
     y + temperature * g
 }
 
+/// Whether a score stays below `threshold` for every noise up to `g`. False where a NaN
+/// leaves it open.
+#[inline(always)]
+pub fn stays_below(y: f32, temperature: f32, g: f32, threshold: f32) -> bool {
+    at_noise(y, temperature, g) < threshold
+}
+
 /// Offers tokens `base` and `base + PAIR_BIT` to `leaders`.
 ///
 /// Tokens whose score cannot reach `threshold` are passed over: their noise is
@@ -74,7 +81,7 @@ pub fn offer_pair(
     leaders: &mut Leaders,
 ) {
     let highest = if y[0] > y[1] { y[0] } else { y[1] };
-    if highest == f32::NEG_INFINITY || at_noise(highest, temperature, NOISE_MAX) < threshold {
+    if highest == f32::NEG_INFINITY || stays_below(highest, temperature, NOISE_MAX, threshold) {
         return;
     }
     let words = subkey.pair_words(base);
@@ -82,7 +89,7 @@ pub fn offer_pair(
     while member < PAIR {
         let (value, word) = (y[member], words[member]);
         if value != f32::NEG_INFINITY
-            && !(at_noise(value, temperature, noise_bound(word)) < threshold)
+            && !stays_below(value, temperature, noise_bound(word), threshold)
         {
             let s = score(value, temperature, noise(word));
             leaders.offer(Key::new(s, base + member as u32 * PAIR_BIT));

@@ -11,11 +11,6 @@
 
 use core::arch::asm;
 
-#[cfg(feature = "sm_90a")]
-mod sm90;
-#[cfg(feature = "sm_90a")]
-pub use sm90::*;
-
 unsafe extern "C" {
     #[link_name = "llvm.nvvm.bar.warp.sync"]
     fn bar_warp_sync(mask: u32);
@@ -127,23 +122,6 @@ pub fn warps_any(condition: bool, barrier: u32, threads: u32) -> bool {
 /// `done` is a valid global address.
 #[inline(always)]
 pub unsafe fn block_arrive(done: *mut u32, count: u32, total: u32) -> bool {
-    // SAFETY: the caller's promise.
-    unsafe { warps_arrive(0, done, count, total, thread_idx(), block_dim()) }
-}
-
-/// [`block_arrive`] for the `threads` threads that meet at named barrier `barrier`.
-///
-/// # Safety
-/// As [`block_arrive`]; `thread` counts them from 0, whole warps.
-#[inline(always)]
-pub unsafe fn warps_arrive(
-    barrier: u32,
-    done: *mut u32,
-    count: u32,
-    total: u32,
-    thread: u32,
-    threads: u32,
-) -> bool {
     let complete: u32;
     anchor();
     // SAFETY: the caller's promise; all threads of the block arrive.
@@ -151,24 +129,22 @@ pub unsafe fn warps_arrive(
         asm!(
             "{{",
             ".reg .pred first, last;",
-            ".reg .u32 sum;",
+            ".reg .u32 thread, sum;",
+            "mov.u32 thread, %tid.x;",
             "mov.u32 sum, 0;",
-            "setp.eq.u32 first, {thread}, 0;",
-            "bar.sync {barrier}, {threads};",
+            "setp.eq.u32 first, thread, 0;",
+            "bar.sync 0;",
             "@first fence.acq_rel.gpu;",
             "@first atom.add.acq_rel.gpu.global.u32 sum, [{done}], {count};",
             "@first fence.acq_rel.gpu;",
             "add.u32 sum, sum, {count};",
             "setp.eq.and.u32 last, sum, {total}, first;",
-            "bar.red.or.pred last, {barrier}, {threads}, last;",
+            "bar.red.or.pred last, 0, last;",
             "selp.u32 {complete}, 1, 0, last;",
             "}}",
             done = in(reg64) done,
             count = in(reg32) count,
             total = in(reg32) total,
-            thread = in(reg32) thread,
-            threads = in(reg32) threads,
-            barrier = in(reg32) barrier,
             complete = out(reg32) complete,
             options(nostack)
         );
@@ -484,24 +460,3 @@ pub fn trap() -> ! {
     // SAFETY: does not return.
     unsafe { asm!("trap;", options(noreturn, nostack)) }
 }
-
-/// Address of an entry's parameter in place: `&parameter` would be a local copy, which
-/// the copy engine cannot read ("cvta", "Kernel Function Parameters").
-#[macro_export]
-#[doc(hidden)]
-macro_rules! parameter_address {
-    ($entry:ident, $index:literal) => {{
-        let address: u64;
-        // SAFETY: names a parameter of the entry this stands in.
-        unsafe {
-            core::arch::asm!(
-                concat!("mov.b64 {0}, ", stringify!($entry), "_param_", $index, ";"),
-                "cvta.param.u64 {0}, {0};",
-                out(reg64) address,
-                options(pure, nomem, nostack, preserves_flags)
-            );
-        }
-        address
-    }};
-}
-pub use crate::parameter_address;

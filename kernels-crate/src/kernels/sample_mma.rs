@@ -63,7 +63,7 @@ pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize>(
 ) {
     let tile_b = N_TILES as u32 * 8;
     let ring = arch::shared_address(arch::dynamic_shared());
-    let schedule = Schedule::new(params, tile_b, 1, 0);
+    let schedule = Schedule::new(params, tile_b);
     let slabs = ceil_div(params.hidden as u64, mma::TILE_D as u64) as u32;
     let (block, blocks) = (arch::block_idx() as u64, arch::grid_dim() as u64);
     // SAFETY: the caller's promise; every access is masked by the loader, the
@@ -96,7 +96,7 @@ pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize>(
             if tiles_done == 0 {
                 sieve.begin_rows(first_row, 0);
             }
-            let mut hints = Quota::new(N_TILES as u32, slabs, 0);
+            let mut hints = Quota::new(N_TILES as u32, slabs);
             let mut sums: Sums<2, N_TILES> = [[[0.0; 4]; N_TILES]; 2];
             let mut slab = 0;
             while slab < slabs {

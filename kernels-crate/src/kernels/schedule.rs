@@ -1,7 +1,6 @@
 //! Which tile a block works on when: (vocabulary tile, batch tile) pairs.
 //!
-//! Batch tiles vary fastest, so that blocks that run side by side share weights. The
-//! blocks of a cluster work on consecutive vocabulary tiles of the same batch tile.
+//! Batch tiles vary fastest, so that blocks that run side by side share weights.
 
 use crate::abi::{SampleParams, TILE_V, n_tiles_v};
 use crate::dims::ceil_div;
@@ -18,57 +17,42 @@ pub(super) struct Tile {
     pub(super) tile_b: u32,
 }
 
-/// The tiles of one block of each cluster, as a list of `items`.
+/// The tiles of a call, as a list of `items`.
 #[derive(Clone, Copy)]
 pub(super) struct Schedule {
     pub(super) tiles_v: u32,
     tiles_b: u32,
+    /// Tokens of the first tile that lie before the vocabulary.
     lead: u32,
     first_tile_token: u32,
-    cluster: u32,
-    rank: u32,
 }
 
 impl Schedule {
     #[inline(always)]
-    pub(super) fn new(params: &SampleParams, tile_b: u32, cluster: u32, rank: u32) -> Self {
+    pub(super) fn new(params: &SampleParams, tile_b: u32) -> Self {
         let lead = params.first_token % TILE_V;
         Self {
             tiles_v: n_tiles_v(params.first_token, params.vocab),
             tiles_b: ceil_div(params.batch as u64, tile_b as u64) as u32,
             lead,
             first_tile_token: params.first_token - lead,
-            cluster,
-            rank,
         }
     }
 
     #[inline(always)]
     pub(super) fn items(&self) -> u64 {
-        ceil_div(self.tiles_v as u64, self.cluster as u64) * self.tiles_b as u64
+        self.tiles_v as u64 * self.tiles_b as u64
     }
 
-    /// The tile of an item. It lies past the vocabulary where the vocabulary tiles do
-    /// not fill the last cluster.
+    /// The tile of an item.
     #[inline(always)]
     pub(super) fn tile(&self, item: u64) -> Tile {
-        let tile_v = self.tile_v(item);
+        let tile_v = (item / self.tiles_b as u64) as u32;
         Tile {
             vocab_row: tile_v as i64 * TILE_V as i64 - self.lead as i64,
-            token: self.first_tile_token.wrapping_add((tile_v as u32).wrapping_mul(TILE_V)),
+            token: self.first_tile_token + tile_v * TILE_V,
             tile_b: (item % self.tiles_b as u64) as u32,
         }
-    }
-
-    /// Whether an item's tile holds tokens.
-    #[inline(always)]
-    pub(super) fn exists(&self, item: u64) -> bool {
-        self.tile_v(item) < self.tiles_v as u64
-    }
-
-    #[inline(always)]
-    fn tile_v(&self, item: u64) -> u64 {
-        item / self.tiles_b as u64 * self.cluster as u64 + self.rank as u64
     }
 }
 
@@ -83,11 +67,10 @@ pub(super) struct Quota {
 }
 
 impl Quota {
-    /// `total` pieces over `slabs ≥ 1` slabs. Workers of different `turn`, 0 or 1, take
-    /// theirs at different slabs where not every slab has one.
+    /// `total` pieces over `slabs ≥ 1` slabs.
     #[inline(always)]
-    pub(super) fn new(total: u32, slabs: u32, turn: u32) -> Self {
-        Self { total, slabs, done: 0, rest: turn * slabs / 2 }
+    pub(super) fn new(total: u32, slabs: u32) -> Self {
+        Self { total, slabs, done: 0, rest: 0 }
     }
 
     /// The pieces of the next slab, `from .. to`; all are handed out after the last.
@@ -95,7 +78,7 @@ impl Quota {
     pub(super) fn next(&mut self) -> (u32, u32) {
         let from = self.done;
         self.rest += self.total;
-        while self.rest >= self.slabs && self.done < self.total {
+        while self.rest >= self.slabs {
             self.rest -= self.slabs;
             self.done += 1;
         }

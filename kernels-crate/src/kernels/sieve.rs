@@ -31,7 +31,7 @@ use crate::arch;
 use crate::candidate::Leaders;
 use crate::gumbel::{hint_bound, hint_floor, noise_hint};
 use crate::philox::{NoiseKey, PAIR, PAIR_BIT, Subkey};
-use crate::score::{RowParams, at_noise, offer_pair, token_value};
+use crate::score::{RowParams, at_noise, offer_pair, stays_below, token_value};
 use crate::status::Status;
 
 /// Sums as one thread holds them: `M_TILES` tiles of 16 rows, 16 apart, of each
@@ -413,8 +413,7 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
         // SAFETY: the caller's promise.
         let (hints, temperature, level) =
             unsafe { (self.hint_slot(fragment, m).read(), (*row).temperature, (*row).level) };
-        // Not `>=`, which is false for NaN.
-        !(at_noise(highest, temperature, hint_bound(hints[column])) < level)
+        !stays_below(highest, temperature, hint_bound(hints[column]), level)
     }
 
     /// Offers the warp's queued pairs, one a lane.
