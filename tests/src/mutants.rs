@@ -7,7 +7,7 @@ use flash_sampling::{NO_TOKEN, NoiseKey, Output, Status, bf16};
 use flash_sampling_kernels::abi::TILE_V;
 use flash_sampling_kernels::candidate::{Key, Leaders};
 use flash_sampling_kernels::gumbel::{noise, noise_bound};
-use flash_sampling_kernels::philox::{GROUP_OFFSETS, group_words, token_word};
+use flash_sampling_kernels::philox::{PAIR_BIT, Subkey};
 use flash_sampling_kernels::score::{score, token_value};
 use rayon::prelude::*;
 
@@ -161,9 +161,10 @@ impl Mutant {
         let first = if self.has(Defect::LocalIds) { 0 } else { case.head.first_token };
         let bases = first / TILE_V * TILE_V..first + logits.len() as u32;
         let mut leaders = Leaders::NONE;
-        for base in bases.filter(|&id| token_word(id) == 0) {
-            for (word, offset) in group_words(key, draw, base).into_iter().zip(GROUP_OFFSETS) {
-                let token = (base + offset).wrapping_sub(first);
+        let subkey = Subkey::new(key, draw);
+        for base in bases.filter(|id| id & PAIR_BIT == 0) {
+            for (token, word) in [base, base + PAIR_BIT].into_iter().zip(subkey.pair_words(base)) {
+                let token = token.wrapping_sub(first);
                 let y = logits.get(token as usize).copied().unwrap_or(f32::NEG_INFINITY);
                 let bound = y + temperature * noise_bound(word);
                 if y == f32::NEG_INFINITY || bounded && bound < leaders.second.score() {

@@ -82,19 +82,31 @@ pub fn gumbel(word: u32) -> f64 {
 
 /// The random word of a token.
 pub fn word(row: Row, draw: u32, token: u32) -> u32 {
-    let counter = [group(token), draw, low(row.position), high(row.position)];
-    philox4x32(10, counter, [low(row.seed), high(row.seed)])[word_of_group(token)]
+    let counter = [draw, 0, low(row.position), high(row.position)];
+    let subkey = philox4x32(10, counter, [low(row.seed), high(row.seed)]);
+    philox2x32(10, [pair(token), subkey[1]], subkey[0])[word_of_pair(token)]
 }
 
-/// The token's id with bits 3 and 6 removed, one bit after the other.
-pub fn group(token: u32) -> u32 {
-    let kept = (0..32).filter(|bit| ![3, 6].contains(bit));
+/// The token's id with bit 3 removed, one bit after the other.
+pub fn pair(token: u32) -> u32 {
+    let kept = (0..32).filter(|&bit| bit != 3);
     kept.enumerate().map(|(to, from)| (token >> from & 1) << to).sum()
 }
 
-/// The token's place among the four of its group: bit 3, and bit 6 for twice as much.
-pub fn word_of_group(token: u32) -> usize {
-    usize::from(token & 8 != 0) + 2 * usize::from(token & 64 != 0)
+/// The token's place among the two of its pair: bit 3.
+pub fn word_of_pair(token: u32) -> usize {
+    usize::from(token & 8 != 0)
+}
+
+/// Philox-2×32 with `rounds` rounds: section 3.3 of the paper with one block.
+pub fn philox2x32(rounds: usize, counter: [u32; 2], key: u32) -> [u32; 2] {
+    let mut state = counter;
+    for round in 0..rounds as u64 {
+        let round_key = low(u64::from(key) + round * 0x9E37_79B9);
+        let product = 0xD256_D193 * u64::from(state[0]);
+        state = [high(product) ^ state[1] ^ round_key, low(product)];
+    }
+    state
 }
 
 /// Philox-4×32 with `rounds` rounds: figure 2 and section 3.3 of the paper, the
