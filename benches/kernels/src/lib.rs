@@ -146,9 +146,10 @@ pub unsafe extern "ptx-kernel" fn bench_sample_logits(logits: *const Quad, param
 fn warp_max(mut key: Key) -> Key {
     let mut lane_mask = 1;
     while lane_mask < 32 {
+        let lane = (arch::thread_idx() % 32) ^ lane_mask;
         let bits = key.bits();
-        let low = arch::shuffle_xor(bits as u32, lane_mask);
-        let high = arch::shuffle_xor((bits >> 32) as u32, lane_mask);
+        let low = arch::shuffle_from(bits as u32, lane);
+        let high = arch::shuffle_from((bits >> 32) as u32, lane);
         let theirs = Key::from_bits((high as u64) << 32 | low as u64);
         if theirs > key {
             key = theirs;
