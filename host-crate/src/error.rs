@@ -242,7 +242,7 @@ pub enum Need {
     TokenIds,
     /// `B · S`, at most.
     Outputs,
-    /// Bytes of host memory that an allocation asked for.
+    /// Bytes of host memory; `found` were asked for in one allocation.
     HostMemory,
     /// Threads that the system would start.
     Threads,
@@ -290,7 +290,9 @@ impl fmt::Display for Unmet {
             Need::Draws => ("axis S", "at most"),
             Need::TokenIds => ("first_token + V_valid", "at most"),
             Need::Outputs => ("B · S", "at most"),
-            Need::HostMemory => ("bytes of host memory", "at most"),
+            Need::HostMemory => {
+                return write!(f, "cannot allocate {found} bytes of host memory");
+            }
             Need::Threads => ("threads", "at most"),
             Need::ComputeCapability => ("compute capability", "at least"),
             Need::SharedBytes => ("shared bytes of a block", "at least"),

@@ -27,9 +27,13 @@ impl Output {
     /// Makes room for the problem's results.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if there is no memory for them.
+    /// [`Error::Unsupported`] if there is no memory for them; nothing changes then.
     pub(crate) fn resize(&mut self, problem: &Problem) -> Result<(), Error> {
         let outputs = problem.outputs();
+        reserve(&mut self.tokens, outputs)?;
+        reserve(&mut self.status, outputs)?;
+        reserve(&mut self.scores, outputs)?;
+        reserve(&mut self.margins, outputs)?;
         resize(&mut self.tokens, outputs, NO_TOKEN)?;
         resize(&mut self.status, outputs, Status::OK)?;
         resize(&mut self.scores, outputs, f32::NEG_INFINITY)?;
@@ -39,13 +43,19 @@ impl Output {
 
 /// Gives `values` the length `len`, without panicking for want of memory.
 pub(crate) fn resize<T: Clone>(values: &mut Vec<T>, len: u64, value: T) -> Result<(), Error> {
-    let no_memory = |_| Error::Unsupported {
-        need: Need::HostMemory,
-        limit: isize::MAX as u64,
-        found: len.saturating_mul(size_of::<T>() as u64),
-    };
-    let len_here = usize::try_from(len).unwrap_or(usize::MAX);
-    values.try_reserve(len_here.saturating_sub(values.len())).map_err(no_memory)?;
-    values.resize(len_here, value);
+    let len = reserve(values, len)?;
+    values.resize(len, value);
     Ok(())
+}
+
+fn reserve<T>(values: &mut Vec<T>, len: u64) -> Result<usize, Error> {
+    let len_here = usize::try_from(len).unwrap_or(usize::MAX);
+    match values.try_reserve(len_here.saturating_sub(values.len())) {
+        Ok(()) => Ok(len_here),
+        Err(_) => Err(Error::Unsupported {
+            need: Need::HostMemory,
+            limit: isize::MAX as u64,
+            found: len.saturating_mul(size_of::<T>() as u64),
+        }),
+    }
 }

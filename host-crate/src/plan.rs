@@ -258,3 +258,91 @@ fn grid(variant: &Variant, problem: &Problem, limits: &DeviceLimits) -> u32 {
     // Saturates: tiles of 32-bit sizes are fewer than 2⁶⁴, and a grid has 31 bits.
     u32::try_from(tiles_v.saturating_mul(tiles_b).min(wave)).unwrap_or(i32::MAX as u32)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flash_sampling_kernels::abi::Dtype;
+
+    const H200: DeviceLimits = DeviceLimits {
+        compute_capability: 90,
+        multiprocessors: 132,
+        shared_bytes_per_block: 227 * 1024,
+        shared_bytes_per_sm: 228 * 1024,
+    };
+
+    fn plan(problem: &Problem) -> Plan {
+        Plan::for_gpu(problem, &H200, None).unwrap()
+    }
+
+    fn problem(batch: u64) -> Problem {
+        Problem::builder(batch, 151_936, 4_096).build().unwrap()
+    }
+
+    #[test]
+    fn the_least_tile_that_holds_the_batch_is_preferred() {
+        for (batch, name) in [
+            (1, "mma_b8_bf16"),
+            (8, "mma_b8_bf16"),
+            (9, "mma_b16_bf16"),
+            (17, "mma_b32_bf16"),
+            (64, "mma_b64_bf16"),
+            (65, "mma_b64_bf16"),
+            (5_000, "mma_b64_bf16"),
+        ] {
+            assert_eq!(plan(&problem(batch)).variant.name(), name, "batch {batch}");
+        }
+    }
+
+    #[test]
+    fn the_portable_kernel_takes_what_the_others_refuse() {
+        let builder = Problem::builder(4, 1_000, 64);
+        for builder in [
+            builder.weights_dtype(Dtype::F32),
+            builder.hidden_dtype(Dtype::F16),
+            builder.weights_stride(65),
+            builder.hidden_stride(65),
+            builder.alignment_bytes(8),
+        ] {
+            let plan = plan(&builder.build().unwrap());
+            assert_eq!(plan.variant.name(), "simt");
+            let unmet = |refusal: &Refusal| matches!(refusal.reason, Reason::Unmet { .. });
+            assert!(plan.refused.iter().all(unmet), "{plan}");
+        }
+        let f16 = builder.weights_dtype(Dtype::F16).hidden_dtype(Dtype::F16).build().unwrap();
+        assert_eq!(plan(&f16).variant.name(), "mma_b8_f16");
+    }
+
+    #[test]
+    fn a_variant_that_does_not_fit_in_shared_memory_is_refused() {
+        let small = DeviceLimits { shared_bytes_per_block: 48 * 1024, ..H200 };
+        let plan = Plan::for_gpu(&problem(8), &small, None).unwrap();
+        assert_eq!(plan.variant.name(), "simt");
+        assert!(plan.to_string().contains("shared bytes of a block: expected at least"));
+        let error = Plan::for_gpu(&problem(8), &small, Some("mma_b8_bf16")).unwrap_err();
+        assert!(matches!(error, Error::Unsupported { need: Need::SharedBytes, .. }));
+    }
+
+    #[test]
+    fn the_grid_is_one_wave_or_all_tiles() {
+        let chosen = plan(&problem(1));
+        let VariantId::Gpu(variant) = chosen.variant else { panic!("a GPU's plan") };
+        assert_eq!(chosen.grid, 132 * variant.blocks_per_sm);
+        assert_eq!(plan(&Problem::builder(1, 1_000, 64).build().unwrap()).grid, 8);
+        assert_eq!(plan(&Problem::builder(65, 1_000, 64).build().unwrap()).grid, 16);
+        assert_eq!(plan(&problem(0)).grid, 0);
+        let one_block = DeviceLimits { shared_bytes_per_sm: 100 * 1024, ..H200 };
+        let narrow = Plan::for_gpu(&problem(1), &one_block, None).unwrap();
+        assert_eq!(narrow.grid, 132);
+    }
+
+    #[test]
+    fn every_variant_is_chosen_or_refused() {
+        let plan = plan(&problem(8));
+        assert_eq!(plan.refused.len() + 1, VARIANTS.len());
+        let forced = Plan::for_gpu(&problem(8), &H200, Some("simt")).unwrap();
+        assert_eq!(forced.variant.name(), "simt");
+        let reasons: Vec<_> = forced.refused.iter().map(|refusal| refusal.reason).collect();
+        assert!(reasons.contains(&Reason::NotForced) && !reasons.contains(&Reason::NotPreferred));
+    }
+}

@@ -43,8 +43,8 @@ impl Sampler<Cpu> {
     /// Draws `draws` tokens for each row of `inputs.hidden_states` into `output`.
     ///
     /// # Errors
-    /// [`Error::Shape`], [`Error::Layout`], [`Error::Param`] or [`Error::Unsupported`];
-    /// `output` then keeps its values.
+    /// [`Error::Shape`], [`Error::Layout`], [`Error::Param`] or [`Error::Unsupported`], before
+    /// anything is computed.
     pub fn sample(
         &mut self,
         inputs: &Inputs<'_>,

@@ -6,36 +6,35 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, ensure};
 
 use crate::{build_ptx, ptxas, workspace};
 
 /// The PyPI package that carries ptxas. Pinned, so that registers compare.
 const PTXAS_PACKAGE: &str = "nvidia-cuda-nvcc==13.5.37";
 
+/// Where there is no `rustc-web`.
+const RUSTUP: &str = "everywhere but on Debian 12 it comes from rustup:\n  \
+                      rustup toolchain install nightly --component rust-src,llvm-tools";
+
 #[derive(clap::Args)]
 pub(crate) struct Args {}
 
 pub(crate) fn run(_: Args) -> anyhow::Result<()> {
-    match build_ptx::device_compiler() {
-        Ok(compiler) => println!("device compiler: {compiler}, nothing to do"),
-        Err(_) => install_compiler()?,
-    }
     match ptxas::find() {
         Ok(ptxas) => println!("ptxas: {}, nothing to do", ptxas.version),
         Err(_) => unpack_ptxas()?,
     }
+    match build_ptx::device_compiler() {
+        Ok(compiler) => println!("device compiler: {compiler}, nothing to do"),
+        Err(_) => install_compiler().with_context(|| format!("no device compiler; {RUSTUP}"))?,
+    }
     Ok(())
 }
 
-/// Debian's compiler where apt and root are at hand, else the words to say to rustup.
+/// Debian's compiler, with the LLVM tools of its own version.
 fn install_compiler() -> anyhow::Result<()> {
-    if !can_install() {
-        bail!(
-            "no device compiler, and no apt-get with root's rights to install one; run\n  \
-             rustup toolchain install nightly --component rust-src,llvm-tools"
-        );
-    }
+    ensure!(can_install(), "this is not root on a machine with apt-get");
     announce(Command::new("apt-get").arg("update"))?;
     apt_install(&["rustc-web", "rust-web-src"])?;
     let llvm = build_ptx::llvm_major(Path::new(build_ptx::DEBIAN_RUSTC))?;
@@ -54,9 +53,7 @@ fn unpack_ptxas() -> anyhow::Result<()> {
         pip
     };
     if workspace::output(pip().arg("--version")).is_err() {
-        if !can_install() {
-            bail!("ptxas comes from PyPI, and python3 has no pip; install pip and come back");
-        }
+        ensure!(can_install(), "ptxas comes from PyPI, which needs python3 with pip");
         announce(Command::new("apt-get").arg("update"))?;
         apt_install(&["python3-pip"])?;
     }
@@ -83,10 +80,11 @@ fn can_install() -> bool {
     user.is_ok_and(|user| user.trim() == "0") && apt.is_ok()
 }
 
+/// Installs packages, unless others would have to go.
 fn apt_install(packages: &[&str]) -> anyhow::Result<()> {
     announce(
         Command::new("apt-get")
-            .args(["install", "-y", "--no-install-recommends"])
+            .args(["install", "-y", "--no-install-recommends", "--no-remove"])
             .args(packages)
             .env("DEBIAN_FRONTEND", "noninteractive"),
     )

@@ -6,11 +6,8 @@ use std::io::Write;
 
 use super::llvm::{Compiler, Package};
 use super::nvptx_ir::Convergence;
-use super::{ARCHES, Request};
+use super::{ARCHES, REQUIRE_COMPILER, Request};
 use crate::workspace;
-
-/// Set where a machine must have the device compiler, as in CI.
-const REQUIRED: &str = "FLASH_SAMPLING_REQUIRE_DEVICE_COMPILER";
 
 /// Occurrences of an instruction in an entry's body.
 fn count(ptx: &str, entry: &str, instruction: &str) -> usize {
@@ -24,7 +21,10 @@ fn barriers_and_shuffles_are_not_copied() {
     let compiler = match Compiler::find(&Request::default()) {
         Ok(compiler) => compiler,
         Err(reason) => {
-            assert!(env::var_os(REQUIRED).is_none(), "{REQUIRED} is set, but {reason:#}");
+            assert!(
+                env::var_os(REQUIRE_COMPILER).is_none(),
+                "{REQUIRE_COMPILER} is set, but {reason:#}"
+            );
             // Past the harness, which hides what a passing test prints.
             writeln!(std::io::stderr(), "SKIPPED: convergence fixture: {reason:#}").unwrap();
             return;
@@ -34,7 +34,7 @@ fn barriers_and_shuffles_are_not_copied() {
     let package = Package { manifest: &manifest, library: "convergence", features: "" };
     let archive = compiler.archive(&package).unwrap();
 
-    let marked = compiler.link(&archive, &ARCHES[0], Convergence::Marked).unwrap();
+    let marked = compiler.link(&archive, &ARCHES[0], Convergence::Marked, "").unwrap();
     for entry in ["barrier_bare", "barrier_anchored"] {
         assert_eq!(count(&marked, entry, "bar.sync"), 1, "{entry}\n{marked}");
         assert!(count(&marked, entry, "ld.shared") > 0, "{entry}\n{marked}");
@@ -46,7 +46,7 @@ fn barriers_and_shuffles_are_not_copied() {
 
     // Without the marks the fault shows, so the counts above can fail; and the anchor
     // alone prevents it.
-    let unmarked = compiler.link(&archive, &ARCHES[0], Convergence::Unmarked).unwrap();
+    let unmarked = compiler.link(&archive, &ARCHES[0], Convergence::Unmarked, "").unwrap();
     assert_eq!(count(&unmarked, "barrier_bare", "bar.sync"), 2, "{unmarked}");
     assert_eq!(count(&unmarked, "shuffle_bare", "shfl.sync"), 2, "{unmarked}");
     assert_eq!(count(&unmarked, "barrier_anchored", "bar.sync"), 1, "{unmarked}");

@@ -36,7 +36,8 @@ pub(crate) struct Compiler {
 }
 
 impl Compiler {
-    /// The first that is complete: as asked for, Debian's, rustup's nightly.
+    /// As asked for, else the first that is complete: the system's (Debian's
+    /// `rustc-web`), rustup's nightly.
     pub(crate) fn find(request: &Request) -> anyhow::Result<Self> {
         if let Some(rustc) =
             request.rustc.clone().or_else(|| env::var_os(RUSTC_VARIABLE).map(PathBuf::from))
@@ -44,7 +45,7 @@ impl Compiler {
             return Self::new("asked for", rustc, outer_cargo(), request.llvm_bin.as_deref());
         }
         let debian = Self::new(
-            "Debian's rustc-web",
+            "the system's",
             DEBIAN_RUSTC.into(),
             outer_cargo(),
             request.llvm_bin.as_deref(),
@@ -91,8 +92,8 @@ impl Compiler {
         let llvm_bin = match llvm_bin {
             Some(folder) => folder.to_owned(),
             None => [
-                PathBuf::from(format!("/usr/lib/llvm-{major}/bin")),
                 rustlib.join(&version.host).join("bin"),
+                PathBuf::from(format!("/usr/lib/llvm-{major}/bin")),
             ]
             .into_iter()
             .find(|folder| folder.join("llc").is_file())
@@ -137,16 +138,17 @@ impl Compiler {
         Ok(target_dir.join(TARGET).join("ptx").join(name))
     }
 
-    /// PTX text of an archive; see [`nvptx_link::link`].
+    /// PTX text of an archive's entries that begin with `prefix`; see [`nvptx_link::link`].
     pub(crate) fn link(
         &self,
         archive: &Path,
         arch: &Arch,
         convergence: Convergence,
+        prefix: &str,
     ) -> anyhow::Result<String> {
         let stem = archive.file_stem().unwrap_or_default().display();
         let work = workspace::target("ptx/link").join(format!("{stem}.{}", arch.name));
-        nvptx_link::link(&self.llvm_bin, archive, arch, convergence, &work)
+        nvptx_link::link(&self.llvm_bin, archive, arch, convergence, prefix, &work)
     }
 }
 
@@ -215,7 +217,7 @@ pub(crate) fn build(request: &Request) -> anyhow::Result<Build> {
             features: arch.features,
         };
         let archive = compiler.archive(&package)?;
-        let text = compiler.link(&archive, arch, Convergence::Marked)?;
+        let text = compiler.link(&archive, arch, Convergence::Marked, "")?;
         ptx.push(Built { arch: *arch, text });
     }
     Ok(Build { tool: compiler.tool, ptx })

@@ -88,7 +88,7 @@ pub(crate) fn source_hash() -> anyhow::Result<String> {
     hash_tree(&workspace::root().join("kernels-crate"), &["Cargo.toml", "src"])
 }
 
-fn hash_tree(root: &Path, parts: &[&str]) -> anyhow::Result<String> {
+pub(crate) fn hash_tree(root: &Path, parts: &[&str]) -> anyhow::Result<String> {
     let mut files = Vec::new();
     for part in parts {
         list_files(&root.join(part), &mut files)?;

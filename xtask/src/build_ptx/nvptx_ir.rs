@@ -10,7 +10,7 @@
 use anyhow::{Context, bail, ensure};
 
 /// Alignment of dynamic shared memory: the largest vector access.
-const DYNAMIC_SHARED_ALIGN: u32 = 16;
+pub(super) const DYNAMIC_SHARED_ALIGN: u32 = 16;
 
 /// Whether `asm!` and functions are marked convergent. Only a test leaves it out.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -15,13 +15,15 @@ use crate::workspace;
 /// Register arrays stay in registers only when every loop over them is unrolled.
 const UNROLL_THRESHOLD: u32 = 2000;
 
-/// Links an archive of bitcode to PTX for one architecture. Only entries stay visible,
-/// so what they do not use goes. Intermediate files stay in `work`.
+/// Links an archive of bitcode to PTX for one architecture. Only entries whose names
+/// begin with `prefix` stay visible, so what they do not use goes. Intermediate files
+/// stay in `work`.
 pub(crate) fn link(
     llvm_bin: &Path,
     archive: &Path,
     arch: &Arch,
     convergence: Convergence,
+    prefix: &str,
     work: &Path,
 ) -> anyhow::Result<String> {
     fs::create_dir_all(work)?;
@@ -35,7 +37,8 @@ pub(crate) fn link(
         tool("llvm-link").arg("-ignore-non-bitcode").arg(archive).arg("-o").arg(&joined),
     )?;
     workspace::run(tool("llvm-dis").arg(&joined).arg("-o").arg(&disassembled))?;
-    let (ir, entries) = nvptx_ir::rewrite(&fs::read_to_string(&disassembled)?, convergence)?;
+    let (ir, mut entries) = nvptx_ir::rewrite(&fs::read_to_string(&disassembled)?, convergence)?;
+    entries.retain(|entry| entry.starts_with(prefix));
     fs::write(&rewritten, ir)?;
     let machine = [format!("-mcpu={}", arch.name), format!("-mattr=+ptx{}", arch.ptx_version)];
     workspace::run(
