@@ -7,7 +7,7 @@ use flash_sampling_kernels::philox::{Subkey, philox2x32_10, philox4x32_10, token
 use flash_sampling_tests::{golden, oracle};
 use rayon::prelude::*;
 
-/// `(counter, key, output)` from the file `tests/kat_vectors` of Random123, the generators
+/// `(counter, key, output)` from `kat_vectors` among the tests of Random123, the generators
 /// that the authors of the SC'11 paper publish: zeros, ones, and the digits of π.
 const PHILOX4X32_10: [([u32; 4], [u32; 2], [u32; 4]); 3] = [
     ([0; 4], [0; 2], [0x6627_E8D5, 0xE169_C58D, 0xBC57_AC4C, 0x9B00_DBD8]),
