@@ -156,15 +156,15 @@ impl Mutant {
         let params = &case.rows[row];
         let temperature = params.temperature;
         let (key, draw) = self.key(params.key, row, draw);
+        let subkey = Subkey::new(key, draw);
         // Where the noise keeps to its bound, most tokens need none.
         let bounded = matches!(self.defect, None | Some(Defect::NoiseCut | Defect::TwentyFourBits));
         let first = if self.has(Defect::LocalIds) { 0 } else { case.head.first_token };
         let bases = first / TILE_V * TILE_V..first + logits.len() as u32;
         let mut leaders = Leaders::NONE;
-        let subkey = Subkey::new(key, draw);
-        for base in bases.filter(|id| id & PAIR_BIT == 0) {
-            for (token, word) in [base, base + PAIR_BIT].into_iter().zip(subkey.pair_words(base)) {
-                let token = token.wrapping_sub(first);
+        for base in bases.filter(|&id| id & PAIR_BIT == 0) {
+            for (word, offset) in subkey.pair_words(base).into_iter().zip([0, PAIR_BIT]) {
+                let token = (base + offset).wrapping_sub(first);
                 let y = logits.get(token as usize).copied().unwrap_or(f32::NEG_INFINITY);
                 let bound = y + temperature * noise_bound(word);
                 if y == f32::NEG_INFINITY || bounded && bound < leaders.second.score() {
