@@ -113,10 +113,11 @@ pub unsafe extern "ptx-kernel" fn bench_sample_logits(logits: *const Quad, param
         };
         let mut pair = 0;
         while pair < 4 {
-            for (words, first) in [([a[0], b[0]], first), ([c[0], d[0]], first + 64)] {
-                offer(words.map(|word| word << 16), first + 2 * pair);
-                offer(words.map(|word| word & 0xFFFF_0000), first + 2 * pair + 1);
-            }
+            let token = first + 2 * pair;
+            offer([a[0] << 16, b[0] << 16], token);
+            offer([a[0] & 0xFFFF_0000, b[0] & 0xFFFF_0000], token + 1);
+            offer([c[0] << 16, d[0] << 16], token + 64);
+            offer([c[0] & 0xFFFF_0000, d[0] & 0xFFFF_0000], token + 65);
             // Registers have no index: the next word moves to the front.
             a = [a[1], a[2], a[3], a[0]];
             b = [b[1], b[2], b[3], b[0]];
