@@ -70,8 +70,7 @@ impl Head {
         let source = if real.is_some() { "GGUF" } else { "random" };
         let mut rng = SmallRng::seed_from_u64(SEED);
         let mut random = || bf16::from_f32(rng.random_range(-0.25..0.25));
-        let weights =
-            real.unwrap_or_else(|| (0..vocab * hidden).map(|_| random()).collect());
+        let weights = real.unwrap_or_else(|| (0..vocab * hidden).map(|_| random()).collect());
         let tensor = Tensor::from_slice(&weights, (vocab, hidden), &Device::Cpu)?;
         let mut candle = Vec::new();
         for dtype in [DType::BF16, DType::F16, DType::F32] {

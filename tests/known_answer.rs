@@ -3,11 +3,11 @@
 use flash_sampling::NoiseKey;
 use flash_sampling_kernels::gumbel::noise;
 use flash_sampling_kernels::kernels::noise_probe::digest;
-use flash_sampling_kernels::philox::{philox4x32_10, token_group, token_random_word, token_word};
+use flash_sampling_kernels::philox::{Subkey, philox2x32_10, philox4x32_10, token_pair};
 use flash_sampling_tests::{golden, oracle};
 use rayon::prelude::*;
 
-/// `(counter, key, output)` from the file `tests/kat_vectors` of Random123, the generators
+/// `(counter, key, output)` from `kat_vectors` among the tests of Random123, the generators
 /// that the authors of the SC'11 paper publish: zeros, ones, and the digits of π.
 const PHILOX4X32_10: [([u32; 4], [u32; 2], [u32; 4]); 3] = [
     ([0; 4], [0; 2], [0x6627_E8D5, 0xE169_C58D, 0xBC57_AC4C, 0x9B00_DBD8]),
@@ -19,11 +19,22 @@ const PHILOX4X32_10: [([u32; 4], [u32; 2], [u32; 4]); 3] = [
     ),
 ];
 
+/// From the same file.
+const PHILOX2X32_10: [([u32; 2], u32, [u32; 2]); 3] = [
+    ([0; 2], 0, [0xFF1D_AE59, 0x6CD1_0DF2]),
+    ([u32::MAX; 2], u32::MAX, [0x2C3F_628B, 0xAB4F_D7AD]),
+    ([0x243F_6A88, 0x85A3_08D3], 0x1319_8A2E, [0xDD7C_E038, 0xF62A_4C12]),
+];
+
 #[test]
 fn philox_gives_the_published_vectors() {
     for (counter, key, expected) in PHILOX4X32_10 {
         assert_eq!(philox4x32_10(counter, key), expected, "kernels");
         assert_eq!(oracle::philox4x32(10, counter, key), expected, "oracle");
+    }
+    for (counter, key, expected) in PHILOX2X32_10 {
+        assert_eq!(philox2x32_10(counter, key), expected, "kernels");
+        assert_eq!(oracle::philox2x32(10, counter, key), expected, "oracle");
     }
 }
 
@@ -43,19 +54,22 @@ fn words_are_the_oracles_and_the_golden_ones() {
     golden::WORDS.assert_equal(
         "seed position draw token word",
         named_words().map(|(key, draw, token)| {
-            let word = token_random_word(key, draw, token);
+            let word = Subkey::new(key, draw).token_word(token);
             let row = oracle::Row { temperature: 1.0, seed: key.seed, position: key.position };
-            assert_eq!(word, oracle::word(row, draw, token), "{key:?}, draw {draw}, token {token}");
+            assert_eq!(
+                word,
+                oracle::word(oracle::subkey(row, draw), token),
+                "{key:?}, draw {draw}, token {token}"
+            );
             format!("{} {} {draw} {token} {word:08x}", key.seed, key.position)
         }),
     );
 }
 
 #[test]
-fn groups_are_the_oracles() {
+fn pairs_are_the_oracles() {
     for token in (0..4_096).chain((0..1 << 20).map(|i: u32| i.wrapping_mul(0x9E37_79B1))) {
-        assert_eq!(token_group(token), oracle::group(token), "token {token:#x}");
-        assert_eq!(token_word(token), oracle::word_of_group(token), "token {token:#x}");
+        assert_eq!(token_pair(token), oracle::pair(token), "token {token:#x}");
     }
 }
 

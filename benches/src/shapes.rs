@@ -38,7 +38,8 @@ pub const SHAPES: &[Shape] = &[
 ];
 
 /// Those worth a CPU's time.
-pub const CPU_SHAPES: &[Shape] = &[shape("smollm2", 49_152, 576), shape("qwen3-0.6b", 151_936, 1_024)];
+pub const CPU_SHAPES: &[Shape] =
+    &[shape("smollm2", 49_152, 576), shape("qwen3-0.6b", 151_936, 1_024)];
 
 /// Batch sizes of a decode step.
 pub const BATCHES: &[u32] = &[1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512];

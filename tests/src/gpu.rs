@@ -75,11 +75,13 @@ impl Gpu {
     }
 }
 
-/// Every GPU variant, behind the CPU: the engine door for each, and the easy door.
+/// Every variant that this GPU can run, behind the CPU: the engine door for each, and
+/// the easy door.
 pub fn every_variant() -> Option<Panel> {
+    let device = Gpu::open()?.sampler.device_limits().compute_capability;
     let mut members: Vec<Box<dyn Implementation>> = Vec::new();
     members.push(Box::new(CpuSampler::with(CpuOptions::default())?));
-    for variant in VARIANTS {
+    for variant in VARIANTS.iter().filter(|variant| variant.compute_capability <= device) {
         members.push(Box::new(EngineDoor::open(Some(variant.name))?));
     }
     members.push(Box::new(EasyDoor::open()?));

@@ -25,7 +25,7 @@ pub fn small_integer(matrix: u64, row: usize, column: usize) -> f32 {
     let mixed =
         [matrix, row as u64, column as u64].into_iter().fold(0, |state, part| mix(state ^ part));
     let spread = 2 * LARGEST_INTEGER + 1;
-    (((mixed >> 32) as i64 * spread >> 32) - LARGEST_INTEGER) as f32
+    ((((mixed >> 32) as i64 * spread) >> 32) - LARGEST_INTEGER) as f32
 }
 
 /// SplitMix64's step: an increment by the golden ratio, then a bijection.

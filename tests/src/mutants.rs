@@ -7,7 +7,7 @@ use flash_sampling::{NO_TOKEN, NoiseKey, Output, Status, bf16};
 use flash_sampling_kernels::abi::TILE_V;
 use flash_sampling_kernels::candidate::{Key, Leaders};
 use flash_sampling_kernels::gumbel::{noise, noise_bound};
-use flash_sampling_kernels::philox::{GROUP_OFFSETS, group_words, token_word};
+use flash_sampling_kernels::philox::{PAIR_BIT, Subkey};
 use flash_sampling_kernels::score::{score, token_value};
 use rayon::prelude::*;
 
@@ -156,13 +156,14 @@ impl Mutant {
         let params = &case.rows[row];
         let temperature = params.temperature;
         let (key, draw) = self.key(params.key, row, draw);
+        let subkey = Subkey::new(key, draw);
         // Where the noise keeps to its bound, most tokens need none.
         let bounded = matches!(self.defect, None | Some(Defect::NoiseCut | Defect::TwentyFourBits));
         let first = if self.has(Defect::LocalIds) { 0 } else { case.head.first_token };
         let bases = first / TILE_V * TILE_V..first + logits.len() as u32;
         let mut leaders = Leaders::NONE;
-        for base in bases.filter(|&id| token_word(id) == 0) {
-            for (word, offset) in group_words(key, draw, base).into_iter().zip(GROUP_OFFSETS) {
+        for base in bases.filter(|&id| id & PAIR_BIT == 0) {
+            for (word, offset) in subkey.pair_words(base).into_iter().zip([0, PAIR_BIT]) {
                 let token = (base + offset).wrapping_sub(first);
                 let y = logits.get(token as usize).copied().unwrap_or(f32::NEG_INFINITY);
                 let bound = y + temperature * noise_bound(word);

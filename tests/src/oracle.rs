@@ -34,6 +34,7 @@ const LARGEST: f64 = f32::MAX as f64;
 /// Draws from tokens with these logits, the first of which has id `first_token`. A NaN
 /// counts as `−inf`; a finite logit keeps a finite score at any temperature.
 pub fn draw(logits: &[f64], first_token: u32, row: Row, draw: u32) -> Verdict {
+    let subkey = subkey(row, draw);
     let scores: Vec<f64> = (first_token..)
         .zip(logits)
         .map(|(token, &logit)| {
@@ -42,7 +43,7 @@ pub fn draw(logits: &[f64], first_token: u32, row: Row, draw: u32) -> Verdict {
             } else if logit == f64::INFINITY {
                 logit
             } else {
-                let score = logit + row.temperature * gumbel(word(row, draw, token));
+                let score = logit + row.temperature * gumbel(word(subkey, token));
                 score.clamp(-LARGEST, LARGEST)
             }
         })
@@ -80,39 +81,56 @@ pub fn gumbel(word: u32) -> f64 {
     -(-(-v).ln_1p()).ln()
 }
 
-/// The random word of a token.
-pub fn word(row: Row, draw: u32, token: u32) -> u32 {
-    let counter = [group(token), draw, low(row.position), high(row.position)];
-    philox4x32(10, counter, [low(row.seed), high(row.seed)])[word_of_group(token)]
+/// What the tokens of a row share for one draw: the first two words of a block named by
+/// draw, position and seed.
+pub fn subkey(row: Row, draw: u32) -> [u32; 2] {
+    let counter = [draw, 0, low(row.position), high(row.position)];
+    let [key, counter, ..] = philox4x32(10, counter, [low(row.seed), high(row.seed)]);
+    [key, counter]
 }
 
-/// The token's id with bits 3 and 6 removed, one bit after the other.
-pub fn group(token: u32) -> u32 {
-    let kept = (0..32).filter(|bit| ![3, 6].contains(bit));
+/// The random word of a token: bit 3 of the id says which of a pair's two.
+pub fn word([key, counter]: [u32; 2], token: u32) -> u32 {
+    philox2x32(10, [pair(token), counter], key)[usize::from(token & 8 != 0)]
+}
+
+/// The token's id with bit 3 removed, one bit after the other.
+pub fn pair(token: u32) -> u32 {
+    let kept = (0..32).filter(|&bit| bit != 3);
     kept.enumerate().map(|(to, from)| (token >> from & 1) << to).sum()
 }
 
-/// The token's place among the four of its group: bit 3, and bit 6 for twice as much.
-pub fn word_of_group(token: u32) -> usize {
-    usize::from(token & 8 != 0) + 2 * usize::from(token & 64 != 0)
+// The golden ratio and √3 − 1, as 32-bit fractions: what round keys grow by.
+const WEYL: [u64; 2] = [0x9E37_79B9, 0xBB67_AE85];
+
+fn round_key(key: u32, round: u64, weyl: u64) -> u32 {
+    low(u64::from(key) + round * weyl)
 }
 
 /// Philox-4×32 with `rounds` rounds: figure 2 and section 3.3 of the paper, the
 /// counter as two blocks (left, right), each multiplied into a high and a low half.
-pub fn philox4x32(rounds: usize, counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
+pub fn philox4x32(rounds: u64, counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     const MULTIPLIERS: [u64; 2] = [0xD251_1F53, 0xCD9E_8D57];
-    // The golden ratio and √3 − 1, as 32-bit fractions.
-    const WEYL: [u64; 2] = [0x9E37_79B9, 0xBB67_AE85];
     let mut state = counter;
-    for round in 0..rounds as u64 {
-        let round_key = |i: usize| low(u64::from(key[i]) + round * WEYL[i]);
+    for round in 0..rounds {
         let products = [0, 1].map(|i| MULTIPLIERS[i] * u64::from(state[2 * i]));
+        let keys = [0, 1].map(|i| round_key(key[i], round, WEYL[i]));
         state = [
-            high(products[1]) ^ state[1] ^ round_key(0),
+            high(products[1]) ^ state[1] ^ keys[0],
             low(products[1]),
-            high(products[0]) ^ state[3] ^ round_key(1),
+            high(products[0]) ^ state[3] ^ keys[1],
             low(products[0]),
         ];
+    }
+    state
+}
+
+/// Philox-2×32 with `rounds` rounds: one such block alone.
+pub fn philox2x32(rounds: u64, counter: [u32; 2], key: u32) -> [u32; 2] {
+    let mut state = counter;
+    for round in 0..rounds {
+        let product = 0xD256_D193 * u64::from(state[0]);
+        state = [high(product) ^ round_key(key, round, WEYL[0]) ^ state[1], low(product)];
     }
     state
 }

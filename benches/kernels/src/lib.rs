@@ -12,7 +12,8 @@ use flash_sampling_kernels::arch;
 use flash_sampling_kernels::candidate::{Key, Leaders};
 use flash_sampling_kernels::kernels::finish::{self, Workspace};
 use flash_sampling_kernels::kernels::sample_simt::row_params;
-use flash_sampling_kernels::score::{offer_group, token_value};
+use flash_sampling_kernels::philox::Subkey;
+use flash_sampling_kernels::score::{offer_pair, token_value};
 use flash_sampling_kernels::status::Status;
 
 /// What one instruction loads.
@@ -65,7 +66,7 @@ const TILE_B: u32 = flash_sampling_kernels::abi::simt::TILE_B;
 /// Samples one token a row from logits `[B, V]` bf16 in memory.
 ///
 /// A block takes `32 · threads` tokens of one row; blocks of a row follow each other.
-/// A thread takes the eight groups of [`offer_group`] that begin at a multiple of 16.
+/// A thread takes the sixteen pairs of [`offer_pair`] in two runs of 16 tokens.
 ///
 /// # Safety
 /// `logits` is aligned to 16 bytes and V a multiple of 8; S = 1, the first token is 0 and
@@ -97,23 +98,26 @@ pub unsafe extern "ptx-kernel" fn bench_sample_logits(logits: *const Quad, param
         let [mut a, mut b, mut c, mut d] = [load(0).0, load(8).0, load(64).0, load(72).0];
         let row_params = row_params(&params, row);
         let threshold = finish::threshold(&params, &workspace, row, 0);
-        let mut offer = |words: [u32; 4], token: u32| {
-            let mut y = [0.0; 4];
+        let subkey = Subkey::new(row_params.key, 0);
+        let mut offer = |words: [u32; 2], token: u32| {
+            let mut y = [0.0; 2];
             let mut i = 0;
-            while i < 4 {
+            while i < 2 {
                 y[i] = token_value(f32::from_bits(words[i]), 0.0, &mut status);
                 i += 1;
             }
             // Neither scores nor margins: only a new best changes an output.
             let best = leaders.first.score();
             let threshold = if best > threshold { best } else { threshold };
-            offer_group(y, token, row_params, 0, threshold, &mut leaders);
+            offer_pair(y, token, row_params.temperature, subkey, threshold, &mut leaders);
         };
         let mut pair = 0;
         while pair < 4 {
-            let words = [a[0], b[0], c[0], d[0]];
-            offer(words.map(|word| word << 16), first + 2 * pair);
-            offer(words.map(|word| word & 0xFFFF_0000), first + 2 * pair + 1);
+            let token = first + 2 * pair;
+            offer([a[0] << 16, b[0] << 16], token);
+            offer([a[0] & 0xFFFF_0000, b[0] & 0xFFFF_0000], token + 1);
+            offer([c[0] << 16, d[0] << 16], token + 64);
+            offer([c[0] & 0xFFFF_0000, d[0] & 0xFFFF_0000], token + 65);
             // Registers have no index: the next word moves to the front.
             a = [a[1], a[2], a[3], a[0]];
             b = [b[1], b[2], b[3], b[0]];
@@ -143,9 +147,10 @@ pub unsafe extern "ptx-kernel" fn bench_sample_logits(logits: *const Quad, param
 fn warp_max(mut key: Key) -> Key {
     let mut lane_mask = 1;
     while lane_mask < 32 {
+        let lane = (arch::thread_idx() % 32) ^ lane_mask;
         let bits = key.bits();
-        let low = arch::shuffle_xor(bits as u32, lane_mask);
-        let high = arch::shuffle_xor((bits >> 32) as u32, lane_mask);
+        let low = arch::shuffle_from(bits as u32, lane);
+        let high = arch::shuffle_from((bits >> 32) as u32, lane);
         let theirs = Key::from_bits((high as u64) << 32 | low as u64);
         if theirs > key {
             key = theirs;

@@ -214,8 +214,7 @@ mod tests {
 
     #[test]
     fn the_pairs_of_a_tile_are_complete() {
-        let mut tokens: Vec<u32> =
-            pair_bases().flat_map(|base| [base, base + PAIR_BIT]).collect();
+        let mut tokens: Vec<u32> = pair_bases().flat_map(|base| [base, base + PAIR_BIT]).collect();
         tokens.sort_unstable();
         assert!(tokens.into_iter().eq(0..TILE_V));
         assert!(pair_bases().map(token_pair).eq(0..TILE_V / 2));

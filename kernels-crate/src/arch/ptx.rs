@@ -55,6 +55,15 @@ special_register!(
     /// Blocks of the grid.
     grid_dim, "%nctaid.x");
 
+/// `value`, of which the compiler knows nothing: a loop to it stays a loop ("mov").
+#[inline(always)]
+pub fn opaque(value: u32) -> u32 {
+    let mut value = value;
+    // SAFETY: moves a register.
+    unsafe { asm!("mov.b32 {0}, {0};", inout(reg32) value, options(nomem, nostack)) };
+    value
+}
+
 /// State that each thread of a block keeps from leg to leg.
 pub struct PerThread<T>(T);
 

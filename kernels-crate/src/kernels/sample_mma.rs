@@ -83,10 +83,11 @@ pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize>(
         let mut loader =
             Loader::<N_TILES>::new(weights, hidden_states, params, schedule, ring, block, blocks);
         let mut stage = 0;
-        let mut ahead = 1;
-        while ahead < mma::stages(tile_b) {
+        // Unrolled, the copies of the loader cost more registers than there are.
+        let mut ahead = arch::opaque(mma::stages(tile_b) - 1);
+        while ahead != 0 {
             loader.load_next();
-            ahead += 1;
+            ahead -= 1;
         }
         let mut item = block;
         let mut tiles_done = 0;

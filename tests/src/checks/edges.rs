@@ -184,7 +184,7 @@ pub fn padding_never_appears(panel: &mut Panel) {
 
 /// h) Seeds, positions and draws are fields of their own: no two combinations draw alike,
 /// and all are the oracle's. A token and its score's bits name a draw: 10 and about 20
-/// bits, so that one of 10,000 pairs collides by chance in 100,000 tests.
+/// bits, so that one of the 74,000 pairs collides by chance for one choice of seeds in 10,000.
 pub fn keys_do_not_collide(panel: &mut Panel) {
     const DRAWS: u32 = 11;
     let positions = [0, 1, 100, (1 << 32) - 1, 1 << 32, 1 << 63, u64::MAX];
