@@ -21,7 +21,7 @@ use candle_core::{DType, Device, IndexOp, Tensor};
 use candle_transformers::generation::{LogitsProcessor, Sampling};
 use criterion::{Criterion, SamplingMode, criterion_group, criterion_main};
 use flash_sampling::{Inputs, MatrixRef, Operand, Output, Sampler, SamplingParams, Status, bf16};
-use flash_sampling_benches::shapes::{CPU, Shape};
+use flash_sampling_benches::shapes::{CPU_SHAPES, Shape};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use rayon::prelude::*;
@@ -44,7 +44,7 @@ type Failure = Box<dyn std::error::Error>;
 
 fn all(criterion: &mut Criterion) {
     let mut table = Vec::new();
-    for shape in CPU {
+    for &shape in CPU_SHAPES {
         let head = Head::new(shape).expect("the head");
         for batch in BATCHES {
             table.push(compare(criterion, &head, batch).expect("the comparison"));
@@ -65,17 +65,17 @@ struct Head {
 
 impl Head {
     fn new(shape: Shape) -> Result<Self, Failure> {
+        let (vocab, hidden) = (shape.vocab as usize, shape.hidden as usize);
         let real = gguf_head(shape)?;
         let source = if real.is_some() { "GGUF" } else { "random" };
         let mut rng = SmallRng::seed_from_u64(SEED);
         let mut random = || bf16::from_f32(rng.random_range(-0.25..0.25));
-        let weights =
-            real.unwrap_or_else(|| (0..shape.vocab * shape.hidden).map(|_| random()).collect());
-        let tensor = Tensor::from_slice(&weights, (shape.vocab, shape.hidden), &Device::Cpu)?;
+        let weights = real.unwrap_or_else(|| (0..vocab * hidden).map(|_| random()).collect());
+        let tensor = Tensor::from_slice(&weights, (vocab, hidden), &Device::Cpu)?;
         let mut candle = Vec::new();
         for dtype in [DType::BF16, DType::F16, DType::F32] {
             let tensor = tensor.to_dtype(dtype)?;
-            let probe = Tensor::ones((1, shape.hidden), dtype, &Device::Cpu)?;
+            let probe = Tensor::ones((1, hidden), dtype, &Device::Cpu)?;
             if probe.matmul(&tensor.t()?).is_ok() {
                 candle.push((dtype, tensor));
             }
@@ -90,7 +90,7 @@ fn gguf_head(shape: Shape) -> Result<Option<Vec<bf16>>, Failure> {
     let mut file = File::open(path)?;
     let content = gguf_file::Content::read(&mut file)?;
     let tensor = content.tensor(&mut file, "token_embd.weight", &Device::Cpu)?;
-    if tensor.shape().dims() != [shape.vocab, shape.hidden] {
+    if tensor.shape().dims() != [shape.vocab as usize, shape.hidden as usize] {
         return Ok(None);
     }
     let weights = tensor.dequantize(&Device::Cpu)?.to_dtype(DType::BF16)?;
@@ -114,7 +114,8 @@ struct Comparison {
 }
 
 fn compare(criterion: &mut Criterion, head: &Head, batch: usize) -> Result<Comparison, Failure> {
-    let Shape { model, vocab, hidden } = head.shape;
+    let Shape { name, vocab, hidden } = head.shape;
+    let (vocab, hidden) = (vocab as usize, hidden as usize);
     let mut rng = SmallRng::seed_from_u64(SEED + batch as u64);
     let states: Vec<bf16> =
         (0..batch * hidden).map(|_| bf16::from_f32(rng.random_range(-1.0..1.0))).collect();
@@ -173,7 +174,7 @@ fn compare(criterion: &mut Criterion, head: &Head, batch: usize) -> Result<Compa
         }
         (rounds.ours[first], rounds.candle[first])
     };
-    let mut group = criterion.benchmark_group(format!("{model}/B={batch}"));
+    let mut group = criterion.benchmark_group(format!("{name}/B={batch}"));
     group.sampling_mode(SamplingMode::Flat);
     group.bench_function("flash-sampling", |bencher| {
         bencher.iter_custom(|n| Duration::from_secs_f64((0..n).map(|_| round().0).sum()));
@@ -259,7 +260,7 @@ fn print(table: &[Comparison]) {
         println!(
             "| {} ({source}) | {batch} | {:.2} ({:.2}) | {:.2} ({:.2}) | {dtype:?} | \
              {:.1} ({:.1}) | {:.1} ({:.1}) | {:.1} ({:.1}) | {:.0} % ({:.0} %) | {} |",
-            shape.model,
+            shape.name,
             ours.0 * 1e3,
             ours.1 * 1e3,
             candle.0 * 1e3,

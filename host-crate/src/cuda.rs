@@ -1,1 +1,214 @@
-//! Placeholder.
+//! The GPU back end: feature `cuda`. Without the feature the same types are here and
+//! answer [`Error::Unsupported`].
+//!
+//! There are two doors. The *engine door*, [`Sampler::enqueue`], takes device addresses
+//! and a stream from the caller, allocates nothing and waits for nothing, and can be
+//! captured in a CUDA graph: seeds, positions and temperatures are read from device
+//! memory, so that a replay draws with new ones. The *easy door*, [`Sampler::upload`] and
+//! [`Sampler::sample`], owns buffers, copies, and waits.
+//!
+//! To link, the feature needs a `libcuda`: a driver's, a toolkit's stub, or that of
+//! `cargo xtask cuda-stub`, its folder named by `CUDA_LIBRARY_PATH`. To run, the driver.
+//!
+//! A sampler works in the device's primary context, as the CUDA runtime and the crate
+//! `cudarc` do: their addresses and streams are valid here.
+
+#[cfg(feature = "cuda")]
+mod device;
+#[cfg(feature = "cuda")]
+mod driver;
+#[cfg(feature = "cuda")]
+mod easy;
+#[cfg(feature = "cuda")]
+mod engine;
+mod head;
+#[cfg(feature = "cuda")]
+mod launch;
+#[cfg(feature = "cuda")]
+mod memory;
+#[cfg(feature = "cuda")]
+mod module;
+#[cfg(feature = "cuda")]
+mod probe;
+
+#[cfg(not(feature = "cuda"))]
+#[path = "cuda/absent.rs"]
+mod engine;
+
+use std::ffi::c_void;
+
+pub use engine::Cuda;
+pub use head::DeviceHead;
+
+use crate::backend::sealed::Sealed;
+use crate::error::Error;
+use crate::matrix::MatrixRef;
+use crate::output::Output;
+use crate::params::SamplingParams;
+use crate::plan::{DeviceLimits, Plan};
+use crate::problem::Problem;
+use crate::sampler::Sampler;
+
+/// Device addresses of a call, with natural alignment; the matrices as the plan's
+/// variant asks for.
+///
+/// Inputs may overlap each other; outputs and the workspace overlap nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawOperands {
+    /// `[V_rows, D]`, with the problem's dtype and row stride.
+    pub weights: u64,
+    /// `[B, D]`, with the problem's dtype and row stride.
+    pub hidden_states: u64,
+    /// `[V]` f32; read if the problem has a bias, else anything.
+    pub bias: u64,
+    /// `[B]` f32, each finite and ≥ 0, which is not checked here.
+    pub temperatures: u64,
+    /// `[B]` u64.
+    pub seeds: u64,
+    /// `[B]` u64.
+    pub positions: u64,
+    /// `[B, S]` u32, written.
+    pub tokens: u64,
+    /// `[B, S]` u32 of [`Status`](crate::Status) bits, written.
+    pub status: u64,
+    /// `[B, S]` f32, written, or 0 to do without.
+    pub scores: u64,
+    /// `[B, S]` f32, written, or 0 to do without.
+    pub margins: u64,
+    /// [`Plan::workspace_bytes`] of scratch, aligned to 16 bytes: zero before its first
+    /// call ([`Sampler::clear_workspace`]) and zero again after each.
+    pub workspace: u64,
+    /// Bytes of the scratch.
+    pub workspace_bytes: u64,
+}
+
+impl Sealed for Cuda {}
+
+impl Sampler<Cuda> {
+    /// A sampler on CUDA device `ordinal`. Retains its primary context, which it leaves
+    /// current on the calling thread, and loads the kernels: the driver compiles them at
+    /// the first time and keeps them in its cache.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] without the feature `cuda`, for an ordinal beyond the devices
+    /// and for a device older than compute capability 8.0; [`Error::Cuda`] without a
+    /// driver or device, or for a driver that is too old.
+    pub fn cuda(ordinal: u32) -> Result<Self, Error> {
+        Ok(Self { backend: Cuda::open(ordinal)? })
+    }
+
+    /// Name of the device.
+    pub fn device_name(&self) -> &str {
+        self.backend.device_name()
+    }
+
+    /// What the planner knows of the device.
+    pub fn device_limits(&self) -> DeviceLimits {
+        self.backend.device_limits()
+    }
+
+    /// Plans with the variant of that name only; `None` leaves the choice to the planner.
+    /// A name that does not exist is an error of the next plan.
+    pub fn force_variant(&mut self, name: Option<&str>) {
+        self.backend.force_variant(name);
+    }
+
+    /// Enqueues a call on the caller's stream: results are ready in stream order.
+    /// Allocates nothing, waits for nothing, and may be captured in a CUDA graph.
+    /// Any thread may call; the calls that share a workspace must be ordered.
+    ///
+    /// `stream` is a `CUstream`, null for the legacy default stream. B = 0 enqueues nothing.
+    ///
+    /// # Errors
+    /// [`Error::Layout`] for a null or misaligned address, [`Error::Workspace`] for too
+    /// little scratch, [`Error::Unsupported`] for a plan that is not a GPU's,
+    /// [`Error::Cuda`] if the driver refuses.
+    ///
+    /// # Safety
+    /// - `plan` is this sampler's plan for `problem`, unchanged.
+    /// - Addresses lie in memory that the device can reach, valid for the shapes of
+    ///   [`RawOperands`], until the stream has run the call and every replay.
+    /// - `stream` is a stream of the device's primary context.
+    /// - The workspace is zero when the call begins to run, and no other call uses it
+    ///   until this one has ended.
+    pub unsafe fn enqueue(
+        &self,
+        plan: &Plan,
+        problem: &Problem,
+        operands: &RawOperands,
+        stream: *mut c_void,
+    ) -> Result<(), Error> {
+        // SAFETY: the caller's promise.
+        unsafe { self.backend.enqueue(plan, problem, operands, stream) }
+    }
+
+    /// Enqueues zeros over a workspace: once before its first use, and again after a call
+    /// that ended in an error.
+    ///
+    /// # Errors
+    /// [`Error::Cuda`] if the driver refuses.
+    ///
+    /// # Safety
+    /// `workspace` is the address of `bytes` bytes that the device can write until the
+    /// stream has run this; `stream` is a stream of the device's primary context.
+    pub unsafe fn clear_workspace(
+        &self,
+        workspace: u64,
+        bytes: u64,
+        stream: *mut c_void,
+    ) -> Result<(), Error> {
+        // SAFETY: the caller's promise.
+        unsafe { self.backend.clear_workspace(workspace, bytes, stream) }
+    }
+
+    /// Copies LM-head weights `[V_rows, D]` and a bias `[V]` to the device, and waits.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for an empty axis, [`Error::Unsupported`] for a D that 32 bits do
+    /// not hold, [`Error::Cuda`] if the driver refuses.
+    pub fn upload(
+        &self,
+        weights: MatrixRef<'_>,
+        bias: Option<&[f32]>,
+    ) -> Result<DeviceHead, Error> {
+        DeviceHead::new(weights, bias, |row_stride_bytes| {
+            self.backend.upload(weights, row_stride_bytes, bias)
+        })
+    }
+
+    /// Draws `draws` tokens for each row of `hidden_states` `[B, D]` into `output`: copies
+    /// in, runs, copies out, and waits. Buffers grow to the largest call and stay.
+    ///
+    /// # Errors
+    /// [`Error::Shape`], [`Error::Param`] or [`Error::Unsupported`], and [`Error::Cuda`] if
+    /// the driver refuses, also for a head on another device.
+    pub fn sample(
+        &mut self,
+        head: &DeviceHead,
+        hidden_states: MatrixRef<'_>,
+        rows: &[SamplingParams],
+        draws: u32,
+        output: &mut Output,
+    ) -> Result<(), Error> {
+        let problem = head.problem(hidden_states, u64::from(draws))?;
+        crate::sampler::check_rows(&problem, rows)?;
+        output.resize(&problem)?;
+        if problem.batch() == 0 {
+            return Ok(());
+        }
+        self.backend.sample(&problem, head.memory(), hidden_states, rows, output)
+    }
+
+    /// The noise of `words` consecutive words, as the device computes it.
+    #[doc(hidden)]
+    pub fn probe_noise(&self, first_word: u32, words: u32) -> Result<Vec<f32>, Error> {
+        self.backend.probe_noise(first_word, words)
+    }
+
+    /// The sum of `noise_probe::digest` over `words` consecutive words, as the device
+    /// computes it.
+    #[doc(hidden)]
+    pub fn probe_noise_digest(&self, first_word: u64, words: u64) -> Result<u64, Error> {
+        self.backend.probe_noise_digest(first_word, words)
+    }
+}

@@ -101,7 +101,7 @@ pub(crate) fn span(rows: u64, columns: u64, row_stride: u64) -> u128 {
     }
 }
 
-/// A type that a matrix can have: [`bf16`], [`f16`] or `f32`.
+/// A type that a matrix can have: [`bf16`], [`f16`](struct@f16) or `f32`.
 pub trait Element: sealed::Sealed {}
 
 impl Element for bf16 {}

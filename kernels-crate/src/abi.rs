@@ -126,6 +126,34 @@ pub struct Variant {
     pub alignment_bytes: u64,
 }
 
+/// The epilogue of the tensor-core kernels (`kernels/sieve.rs`).
+pub mod sieve {
+    /// Threads that share a sieve.
+    pub const THREADS: u32 = 128;
+    /// Warps that share a sieve.
+    pub const WARPS: u32 = THREADS / 32;
+    /// Bytes of the values of a queued pair.
+    pub const PAIR_BYTES: u32 = 8;
+    /// Bytes of the place of a queued pair.
+    pub const PLACE_BYTES: u32 = 4;
+    /// Bytes of a batch row.
+    pub const ROW_BYTES: u32 = 16;
+
+    /// Pairs that a warp's queue holds: all that a step of the scan can pass, two a
+    /// thread of each 16 tokens, and a warp of them over.
+    pub const fn queue(m_tiles: u32) -> u32 {
+        32 * (2 * m_tiles + 1)
+    }
+
+    /// Shared memory of a sieve for `rows` batch rows, of `m_tiles` · 64 tokens: rows,
+    /// queues, and a byte of hint a pair.
+    pub const fn bytes(m_tiles: u32, rows: u32) -> u32 {
+        rows * ROW_BYTES
+            + WARPS * queue(m_tiles) * (PAIR_BYTES + PLACE_BYTES)
+            + THREADS * m_tiles * (rows / 4)
+    }
+}
+
 /// The portable kernel's tile.
 pub mod simt {
     /// Threads of a block: one for each token of a tile.
@@ -138,15 +166,19 @@ pub mod simt {
 
 /// The `mma.sync` kernel's tile.
 pub mod mma {
-    /// Threads of a block: four warps, each owning rows `16·w` and `64 + 16·w` of a tile.
+    /// Threads of a block: four warps, each owning 32 rows of a tile.
     pub const THREADS: u32 = 128;
+    /// Tiles of 16 rows of a warp.
+    pub const M_TILES: u32 = 2;
     /// Hidden elements of a slab: 128 bytes a row.
     pub const TILE_D: u32 = 64;
     /// Bytes of one row of a slab.
     pub const ROW_BYTES: u32 = TILE_D * 2;
+    /// Named barrier of the epilogue; 0 is the block's.
+    pub const SIEVE_BARRIER: u32 = 1;
 
-    /// Slots of the ring: as many as let a block fit the 99 KiB of the smallest
-    /// sm_8x, and two blocks fit the larger ones.
+    /// Slots of the ring: as many as let two blocks share a multiprocessor of sm_80
+    /// or sm_90. (Those of sm_86 and sm_89 take one block, of up to 32 batch rows.)
     pub const fn stages(tile_b: u32) -> u32 {
         if tile_b <= 16 { 5 } else { 4 }
     }
@@ -154,6 +186,11 @@ pub mod mma {
     /// Bytes of one stage: a slab of weights and one of hidden states.
     pub const fn stage_bytes(tile_b: u32) -> u32 {
         (super::TILE_V + tile_b) * ROW_BYTES
+    }
+
+    /// Dynamic shared memory of a block: the ring, then the sieve.
+    pub const fn shared_bytes(tile_b: u32) -> u32 {
+        stages(tile_b) * stage_bytes(tile_b) + super::sieve::bytes(M_TILES, tile_b)
     }
 }
 
@@ -171,7 +208,7 @@ const fn mma_variant(
         compute_capability: 80,
         threads: mma::THREADS,
         tile_b,
-        shared_bytes: mma::stages(tile_b) * mma::stage_bytes(tile_b),
+        shared_bytes: mma::shared_bytes(tile_b),
         blocks_per_sm: 2,
         alignment_bytes: 16,
     }

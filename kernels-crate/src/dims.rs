@@ -3,7 +3,7 @@
 /// `⌈n / d⌉` for `d > 0`.
 #[inline(always)]
 pub const fn ceil_div(n: u64, d: u64) -> u64 {
-    n / d + (n % d != 0) as u64
+    n.div_ceil(d)
 }
 
 /// The least multiple of `to` that is at least `n`; `to > 0`.

@@ -12,11 +12,19 @@
 //! conversions: no fused multiply-add, no approximate instruction, no library
 //! call. Every compiler and every machine gives the same bits.
 
+use crate::philox::PAIR;
+
 /// The largest noise there is: that of word 0, `−ln 2⁻³³` rounded.
 pub const NOISE_MAX: f32 = 22.873_857;
 
+/// Below the least noise, that of word 2³² − 1: `−ln 22.87 = −3.13`.
+const NOISE_BELOW_ALL: f32 = -3.2;
+
 /// A step above `ln 2`, so that [`noise_bound`] rounds upwards.
 const LN_2_ABOVE: f32 = 0.693_147_24;
+
+/// A step above `½·ln 2`.
+const HALF_LN_2_ABOVE: f32 = 0.5 * LN_2_ABOVE;
 
 // `ln 2` in two parts: the first has 15 significant bits, so that its product with
 // an exponent in [−34, 5] is exact.
@@ -45,6 +53,41 @@ pub fn noise(word: u32) -> f32 {
 #[inline(always)]
 pub fn noise_bound(word: u32) -> f32 {
     (word.leading_zeros() + 1) as f32 * LN_2_ABOVE
+}
+
+/// A lower bound of [`noise`] of a word with `z ≥ 1` leading zeros: `v < 2⁻ᶻ ≤ ½`, so
+/// `E < v·(1 + v)` and `g > z·ln 2 − ½`. Below every noise for `z = 0`.
+#[inline(always)]
+pub fn noise_floor(word: u32) -> f32 {
+    floor_of(word.leading_zeros())
+}
+
+/// What a byte can say of the noise of a pair of words: twice one more than the leading
+/// zeros of the smaller word, plus which of the two it is. From 2 to 67.
+#[inline(always)]
+pub fn noise_hint(words: [u32; PAIR]) -> u8 {
+    let member = words[1] < words[0];
+    let least = if member { words[1] } else { words[0] };
+    (2 * (least.leading_zeros() + 1) + member as u32) as u8
+}
+
+/// An upper bound of the noise of both words behind a [`noise_hint`]. The bit that
+/// names the word only adds to it.
+#[inline(always)]
+pub fn hint_bound(hint: u8) -> f32 {
+    hint as f32 * HALF_LN_2_ABOVE
+}
+
+/// The member with the greater noise of the pair behind a [`noise_hint`], and a lower
+/// bound of that noise.
+#[inline(always)]
+pub fn hint_floor(hint: u8) -> (usize, f32) {
+    ((hint & 1) as usize, floor_of((hint >> 1) as u32 - 1))
+}
+
+#[inline(always)]
+fn floor_of(leading_zeros: u32) -> f32 {
+    if leading_zeros == 0 { NOISE_BELOW_ALL } else { leading_zeros as f32 * LN_2_HIGH - 0.5 }
 }
 
 /// `−ln(1 − v)`, a standard exponential.
@@ -139,8 +182,24 @@ mod tests {
         for word in words() {
             assert!(noise(word) <= noise_bound(word), "word {word:#x}");
             assert!(noise(word) <= NOISE_MAX, "word {word:#x}");
+            assert!(noise(word) >= noise_floor(word), "word {word:#x}");
         }
         assert_eq!(noise(0), NOISE_MAX);
+    }
+
+    #[test]
+    fn a_hint_bounds_its_pair_from_both_sides() {
+        let words: std::vec::Vec<u32> = words().collect();
+        for pair in words.chunks_exact(PAIR) {
+            let pair: [u32; PAIR] = pair.try_into().unwrap();
+            let hint = noise_hint(pair);
+            let (member, floor) = hint_floor(hint);
+            let greater = noise(pair[member]);
+            assert!(greater >= floor && greater >= noise(pair[1 - member]), "{pair:x?}");
+            assert!(greater <= hint_bound(hint), "{pair:x?}");
+        }
+        assert_eq!(hint_floor(noise_hint([u32::MAX; PAIR])), (0, NOISE_BELOW_ALL));
+        assert_eq!(noise_hint([1, 0]), 67);
     }
 
     #[test]

@@ -5,6 +5,10 @@ pub mod noise_probe;
 #[cfg(target_arch = "nvptx64")]
 pub mod sample_mma;
 pub mod sample_simt;
+#[cfg(target_arch = "nvptx64")]
+mod schedule;
+#[cfg(target_arch = "nvptx64")]
+mod sieve;
 
 /// Moves every element one place down and the first to the end.
 ///

@@ -1,22 +1,20 @@
 //! Random words: a pure function of (seed, position, draw, token).
 //!
-//! Philox4x32-10, a counter-based generator: ten rounds of multiply and xor turn
-//! a 128-bit counter under a 64-bit key into four 32-bit words.
+//! Two counter-based generators, each ten rounds of multiply and xor:
 //!
-//! | counter word | holds | key word | holds |
-//! | --- | --- | --- | --- |
-//! | 0 | token group | 0 | seed, low half |
-//! | 1 | draw | 1 | seed, high half |
-//! | 2 | position, low half | | |
-//! | 3 | position, high half | | |
+//! | step | generator | counter | key | gives |
+//! | --- | --- | --- | --- | --- |
+//! | once a row and draw | Philox4x32-10 | draw, 0, position low, position high | seed low, seed high | [`Subkey`]: words 0 and 1 |
+//! | once a pair of tokens | Philox2x32-10 | pair, word 1 of the subkey | word 0 of the subkey | two words |
 //!
-//! One call serves the four tokens of a *group*, whose ids differ only in bits 3
-//! and 6: the ids one thread holds in a tensor-core accumulator fragment
-//! (rows `g` and `g + 8` of two 16-row or 64-row fragments that lie 64 apart).
-//! The group is the id with those bits removed; the word is `bit 3 | bit 6 << 1`.
+//! A *pair* are two tokens whose ids differ only in bit 3: the ids that one thread
+//! holds in a tensor-core accumulator fragment, rows `g` and `g + 8`, on `mma.sync` and
+//! `wgmma` alike. The pair's number is the id with bit 3 removed; the token takes the
+//! word that bit 3 names.
 //!
 //! Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as
-//! 1, 2, 3", SC'11, sections 3.3 and 4.3 (constants and round).
+//! 1, 2, 3", SC'11, sections 3.3 and 4.3 (constants and rounds). Why pairs:
+//! `docs/design/noise.md`.
 
 /// Names one row's noise: two calls with the same key draw the same tokens from
 /// the same logits.
@@ -29,14 +27,15 @@ pub struct NoiseKey {
     pub position: u64,
 }
 
-/// Tokens that share one Philox call.
-pub const GROUP: usize = 4;
+/// Tokens that share one Philox2x32 call.
+pub const PAIR: usize = 2;
 
-/// Id offsets of a group's members from its lowest id, in word order.
-pub const GROUP_OFFSETS: [u32; GROUP] = [0, 8, 64, 72];
+/// The bit of an id that tells a pair's tokens apart.
+pub const PAIR_BIT: u32 = 8;
 
-const MULTIPLIER_0: u32 = 0xD251_1F53;
-const MULTIPLIER_1: u32 = 0xCD9E_8D57;
+const MULTIPLIER_4X32_0: u32 = 0xD251_1F53;
+const MULTIPLIER_4X32_1: u32 = 0xCD9E_8D57;
+const MULTIPLIER_2X32: u32 = 0xD256_D193;
 const WEYL_0: u32 = 0x9E37_79B9;
 const WEYL_1: u32 = 0xBB67_AE85;
 const ROUNDS: u32 = 10;
@@ -48,8 +47,8 @@ pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     let [mut k0, mut k1] = key;
     let mut round = 0;
     while round < ROUNDS {
-        let product_0 = MULTIPLIER_0 as u64 * c0 as u64;
-        let product_1 = MULTIPLIER_1 as u64 * c2 as u64;
+        let product_0 = MULTIPLIER_4X32_0 as u64 * c0 as u64;
+        let product_1 = MULTIPLIER_4X32_1 as u64 * c2 as u64;
         c0 = (product_1 >> 32) as u32 ^ c1 ^ k0;
         c1 = product_1 as u32;
         c2 = (product_0 >> 32) as u32 ^ c3 ^ k1;
@@ -61,37 +60,61 @@ pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [c0, c1, c2, c3]
 }
 
-/// The group of a token: its id without bits 3 and 6.
+/// One block of Philox2x32-10.
 #[inline(always)]
-pub const fn token_group(token: u32) -> u32 {
-    (token & 0x7) | ((token >> 4) & 0x3) << 3 | (token >> 7) << 5
+pub fn philox2x32_10(counter: [u32; 2], key: u32) -> [u32; 2] {
+    let [mut c0, mut c1] = counter;
+    let mut k = key;
+    let mut round = 0;
+    while round < ROUNDS {
+        let product = MULTIPLIER_2X32 as u64 * c0 as u64;
+        c0 = (product >> 32) as u32 ^ k ^ c1;
+        c1 = product as u32;
+        k = k.wrapping_add(WEYL_0);
+        round += 1;
+    }
+    [c0, c1]
 }
 
-/// Which word of its group's call a token takes.
-#[inline(always)]
-pub const fn token_word(token: u32) -> usize {
-    (((token >> 3) & 1) | ((token >> 6) & 1) << 1) as usize
+/// What a row's tokens share for one draw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Subkey {
+    key: u32,
+    counter: u32,
 }
 
-/// The words of the four tokens `base + GROUP_OFFSETS[..]`; `base` has bits 3 and 6 clear.
-#[inline(always)]
-pub fn group_words(key: NoiseKey, draw: u32, base: u32) -> [u32; GROUP] {
-    debug_assert!(token_word(base) == 0);
-    philox4x32_10(
-        [token_group(base), draw, key.position as u32, (key.position >> 32) as u32],
-        [key.seed as u32, (key.seed >> 32) as u32],
-    )
+impl Subkey {
+    /// That of a row and draw.
+    #[inline(always)]
+    pub fn new(key: NoiseKey, draw: u32) -> Self {
+        let [word, counter, _, _] = philox4x32_10(
+            [draw, 0, key.position as u32, (key.position >> 32) as u32],
+            [key.seed as u32, (key.seed >> 32) as u32],
+        );
+        Self { key: word, counter }
+    }
+
+    /// The words of tokens `base` and `base + PAIR_BIT`; `base` has that bit clear.
+    #[inline(always)]
+    pub fn pair_words(self, base: u32) -> [u32; PAIR] {
+        debug_assert!(base & PAIR_BIT == 0);
+        philox2x32_10([token_pair(base), self.counter], self.key)
+    }
+
+    /// The word of one token.
+    #[inline(always)]
+    pub fn token_word(self, token: u32) -> u32 {
+        let [low, high] = self.pair_words(token & !PAIR_BIT);
+        if token & PAIR_BIT == 0 { low } else { high }
+    }
 }
 
-/// The word of one token.
+/// The number of a token's pair: its id without the bit that tells the two apart.
 #[inline(always)]
-pub fn token_random_word(key: NoiseKey, draw: u32, token: u32) -> u32 {
-    let base = token & !GROUP_OFFSETS[GROUP - 1];
-    let [w0, w1, w2, w3] = group_words(key, draw, base);
-    // Selects, not an indexed array: a run-time index would send the words to local memory.
-    let low = if token & 8 == 0 { w0 } else { w1 };
-    let high = if token & 8 == 0 { w2 } else { w3 };
-    if token & 64 == 0 { low } else { high }
+pub const fn token_pair(token: u32) -> u32 {
+    let low = token & (PAIR_BIT - 1);
+    (token / (2 * PAIR_BIT) * PAIR_BIT) | low
 }
 
 #[cfg(test)]
@@ -99,31 +122,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_is_four_ids_that_differ_in_bits_3_and_6() {
+    fn a_pair_are_two_ids_that_differ_in_bit_3() {
         for token in 0..512 {
-            let base = token & !72;
-            assert_eq!(token_group(token), token_group(base));
-            assert_eq!(base + GROUP_OFFSETS[token_word(token)], token);
+            assert_eq!(token_pair(token), token_pair(token ^ 8));
         }
     }
 
     #[test]
-    fn groups_are_dense_and_reach_the_last_id() {
-        for group in 0..64 {
-            let members = (0..256).filter(|&token| token_group(token) == group).count();
-            assert_eq!(members, GROUP);
+    fn pairs_are_dense_and_reach_the_last_id() {
+        for pair in 0..64 {
+            assert_eq!((0..128).filter(|&token| token_pair(token) == pair).count(), PAIR);
         }
-        assert_eq!(token_group(u32::MAX), u32::MAX >> 2);
+        assert_eq!(token_pair(u32::MAX), u32::MAX >> 1);
     }
 
     #[test]
-    fn one_token_and_its_group_agree() {
-        let key = NoiseKey { seed: 0x0123_4567_89AB_CDEF, position: 1 << 40 };
+    fn one_token_and_its_pair_agree() {
+        let subkey = Subkey::new(NoiseKey { seed: 0x0123_4567_89AB_CDEF, position: 1 << 40 }, 3);
         for base in [0, 5, 0x1234_5600] {
-            let words = group_words(key, 3, base);
-            for (word, offset) in words.into_iter().zip(GROUP_OFFSETS) {
-                assert_eq!(token_random_word(key, 3, base + offset), word);
-            }
+            let words = [subkey.token_word(base), subkey.token_word(base + PAIR_BIT)];
+            assert_eq!(subkey.pair_words(base), words);
         }
     }
 }

@@ -9,7 +9,7 @@
 
 use crate::candidate::{Key, Leaders};
 use crate::gumbel::{NOISE_MAX, noise, noise_bound};
-use crate::philox::{GROUP, GROUP_OFFSETS, NoiseKey, group_words, token_random_word};
+use crate::philox::{NoiseKey, PAIR, PAIR_BIT, Subkey};
 use crate::status::Status;
 
 /// What one row asks for.
@@ -44,7 +44,7 @@ pub fn score(y: f32, temperature: f32, g: f32) -> f32 {
     if y == f32::INFINITY {
         return y;
     }
-    let s = y + temperature * g;
+    let s = at_noise(y, temperature, g);
     // Not `clamp`, which keeps a NaN.
     let s = if s >= f32::MIN { s } else { f32::MIN };
     let s = if s <= f32::MAX { s } else { f32::MAX };
@@ -52,48 +52,57 @@ pub fn score(y: f32, temperature: f32, g: f32) -> f32 {
     s + 0.0
 }
 
-/// Offers the four tokens of the group at `base` to `leaders`.
+/// The score at noise `g`, as [`score`] rounds it: what bounds of the noise bound.
+#[inline(always)]
+pub fn at_noise(y: f32, temperature: f32, g: f32) -> f32 {
+    y + temperature * g
+}
+
+/// Whether a score stays below `threshold` for every noise up to `g`. False where a NaN
+/// leaves it open.
+#[inline(always)]
+pub fn stays_below(y: f32, temperature: f32, g: f32, threshold: f32) -> bool {
+    at_noise(y, temperature, g) < threshold
+}
+
+/// Offers tokens `base` and `base + PAIR_BIT` to `leaders`.
 ///
 /// Tokens whose score cannot reach `threshold` are passed over: their noise is
 /// bounded first by its maximum, then by the leading zeros of their word. This
 /// changes no result as long as `threshold` is at most the score that an offer
 /// has to beat, since every step rounds monotonically.
 #[inline(always)]
-pub fn offer_group(
-    y: [f32; GROUP],
+pub fn offer_pair(
+    y: [f32; PAIR],
     base: u32,
-    row: RowParams,
-    draw: u32,
+    temperature: f32,
+    subkey: Subkey,
     threshold: f32,
     leaders: &mut Leaders,
 ) {
-    let highest = max(max(y[0], y[1]), max(y[2], y[3]));
-    if highest == f32::NEG_INFINITY || highest + row.temperature * NOISE_MAX < threshold {
+    let highest = if y[0] > y[1] { y[0] } else { y[1] };
+    if highest == f32::NEG_INFINITY || stays_below(highest, temperature, NOISE_MAX, threshold) {
         return;
     }
-    let words = group_words(row.key, draw, base);
+    let words = subkey.pair_words(base);
     let mut member = 0;
-    while member < GROUP {
+    while member < PAIR {
         let (value, word) = (y[member], words[member]);
-        if value != f32::NEG_INFINITY && !(value + row.temperature * noise_bound(word) < threshold)
+        if value != f32::NEG_INFINITY
+            && !stays_below(value, temperature, noise_bound(word), threshold)
         {
-            let s = score(value, row.temperature, noise(word));
-            leaders.offer(Key::new(s, base + GROUP_OFFSETS[member]));
+            let s = score(value, temperature, noise(word));
+            leaders.offer(Key::new(s, base + member as u32 * PAIR_BIT));
         }
         member += 1;
     }
 }
 
-/// Offers one token: [`offer_group`] for kernels whose threads own single tokens.
+/// Offers one token: [`offer_pair`] for kernels whose threads own single tokens.
 #[inline(always)]
-pub fn offer_token(y: f32, token: u32, row: RowParams, draw: u32, leaders: &mut Leaders) {
+pub fn offer_token(y: f32, token: u32, temperature: f32, subkey: Subkey, leaders: &mut Leaders) {
     if y != f32::NEG_INFINITY {
-        let word = token_random_word(row.key, draw, token);
-        leaders.offer(Key::new(score(y, row.temperature, noise(word)), token));
+        let s = score(y, temperature, noise(subkey.token_word(token)));
+        leaders.offer(Key::new(s, token));
     }
-}
-
-#[inline(always)]
-fn max(a: f32, b: f32) -> f32 {
-    if a > b { a } else { b }
 }

@@ -1,6 +1,8 @@
 //! `cargo xtask`: everything about this repository that is not `cargo build` or `cargo test`.
 #![allow(clippy::print_stdout, reason = "a command-line tool")]
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 mod build_ptx;
@@ -9,8 +11,10 @@ mod cuda_stub;
 mod demo;
 mod device;
 mod ptx_report;
+mod ptxas;
 mod setup;
 mod tidy;
+mod workspace;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "The tasks of flash-sampling")]
@@ -25,6 +29,8 @@ enum Task {
     Setup(setup::Args),
     /// Compile the kernels to host-crate/ptx, or verify what is there
     BuildPtx(build_ptx::Args),
+    /// Compile the benchmarks' own kernels to benches/ptx, or verify what is there
+    BenchPtx(build_ptx::benches::Args),
     /// Registers, spills and shared memory of every entry, by ptxas
     PtxReport(ptx_report::Args),
     /// A real model generates text through the sampler
@@ -43,10 +49,21 @@ enum Task {
     Sanitize(device::SanitizeArgs),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().task {
+fn main() -> ExitCode {
+    match run(Cli::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> anyhow::Result<()> {
+    match task {
         Task::Setup(args) => setup::run(args),
         Task::BuildPtx(args) => build_ptx::run(args),
+        Task::BenchPtx(args) => build_ptx::benches::run(args),
         Task::PtxReport(args) => ptx_report::run(args),
         Task::Demo(args) => demo::run(args),
         Task::CudaStub(args) => cuda_stub::run(args),

@@ -5,8 +5,8 @@
 use flash_sampling_kernels::abi::TILE_V;
 use flash_sampling_kernels::candidate::Leaders;
 use flash_sampling_kernels::gumbel::noise_bound;
-use flash_sampling_kernels::philox::{GROUP_OFFSETS, NoiseKey, group_words};
-use flash_sampling_kernels::score::{RowParams, offer_group, token_value};
+use flash_sampling_kernels::philox::{PAIR_BIT, Subkey};
+use flash_sampling_kernels::score::{RowParams, offer_pair, stays_below, token_value};
 use flash_sampling_kernels::status::Status;
 
 use super::dot::dots;
@@ -92,7 +92,7 @@ unsafe fn sample_rows<L: Lanes, E: Widen, const R: usize, const C: usize>(
             *value = token_value(*value, bias.map_or(0.0, |bias| bias[v]), status);
         }
         let leaders = &mut worker.leaders[row * draws..][..draws];
-        offer_row(values, span.first_token, call.rows[row].row_params(), leaders);
+        offer_row(values, &span, call.rows[row].row_params(), leaders);
     }
 }
 
@@ -159,68 +159,64 @@ unsafe fn multiply_tile<L: Lanes, E: Widen, const R: usize, const C: usize>(
 
 /// Offers a row's tile of values to the leaders of each draw.
 #[inline(always)]
-fn offer_row(
-    values: &[f32; TILE_V_LEN],
-    first_token: u32,
-    row: RowParams,
-    leaders: &mut [Leaders],
-) {
+fn offer_row(values: &[f32; TILE_V_LEN], span: &Span, row: RowParams, leaders: &mut [Leaders]) {
     let highest = values.iter().fold(f32::NEG_INFINITY, |a, &b| if b > a { b } else { a });
     for (draw, leaders) in (0..).zip(leaders) {
         let threshold = leaders.second.score();
         let Some(cutoff) = highest_word(highest, row.temperature, threshold) else { continue };
-        if lowest_word(row.key, draw, first_token) > cutoff {
+        let subkey = Subkey::new(row.key, draw);
+        if lowest_word(subkey, span) > cutoff {
             continue;
         }
-        for base in group_bases() {
-            let y = GROUP_OFFSETS.map(|offset| values[(base + offset) as usize]);
+        for base in pair_bases(span.to) {
+            let y = [values[base as usize], values[(base + PAIR_BIT) as usize]];
             let threshold = leaders.second.score();
-            offer_group(y, first_token + base, row, draw, threshold, leaders);
+            offer_pair(y, span.first_token + base, row.temperature, subkey, threshold, leaders);
         }
     }
 }
 
 /// The highest word, all ones after some zeros, whose noise could lift `value` to
-/// `threshold`; `None` if no word can. The test is that of [`offer_group`].
+/// `threshold`; `None` if no word can. The test is that of [`offer_pair`].
 #[inline(always)]
 fn highest_word(value: f32, temperature: f32, threshold: f32) -> Option<u32> {
-    // A NaN (of −∞ and an infinite noise) is not too low.
-    let too_low = |word| value + temperature * noise_bound(word) < threshold;
     let mut words = (0..=u32::BITS).map(|zeros| u32::MAX.checked_shr(zeros).unwrap_or(0));
-    words.find(|&word| !too_low(word))
+    words.find(|&word| !stays_below(value, temperature, noise_bound(word), threshold))
 }
 
-/// The lowest word of a tile: the one with the greatest noise.
+/// The lowest word of the pairs of a span: the one with the greatest noise.
 #[inline(always)]
-fn lowest_word(key: NoiseKey, draw: u32, first_token: u32) -> u32 {
+fn lowest_word(subkey: Subkey, span: &Span) -> u32 {
     let mut lowest = u32::MAX;
-    for base in group_bases() {
-        for word in group_words(key, draw, first_token + base) {
+    for base in pair_bases(span.to) {
+        for word in subkey.pair_words(span.first_token + base) {
             lowest = lowest.min(word);
         }
     }
     lowest
 }
 
-/// Offsets of the groups of a tile: the ids with bits 3 and 6 clear.
+/// Offsets of a tile's pairs up to the one of token `end − 1`: the ids with bit 3 clear.
 #[inline(always)]
-fn group_bases() -> impl Iterator<Item = u32> {
-    const N_GROUPS: u32 = TILE_V / GROUP_OFFSETS.len() as u32;
-    (0..N_GROUPS).map(|group| group / 8 * 16 + group % 8)
+fn pair_bases(end: usize) -> impl Iterator<Item = u32> {
+    let pairs = (end as u32).div_ceil(2 * PAIR_BIT) * PAIR_BIT;
+    (0..pairs).map(|pair| pair / PAIR_BIT * 2 * PAIR_BIT + pair % PAIR_BIT)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flash_sampling_kernels::philox::token_group;
+    use flash_sampling_kernels::philox::token_pair;
 
     #[test]
-    fn the_groups_of_a_tile_are_complete() {
-        let mut tokens: Vec<u32> =
-            group_bases().flat_map(|base| GROUP_OFFSETS.map(|offset| base + offset)).collect();
-        tokens.sort_unstable();
-        assert!(tokens.into_iter().eq(0..TILE_V));
-        assert!(group_bases().map(token_group).eq(0..TILE_V / 4));
+    fn the_pairs_up_to_an_end_are_complete() {
+        for end in 1..=TILE_V {
+            let mut tokens: Vec<u32> =
+                pair_bases(end as usize).flat_map(|base| [base, base + PAIR_BIT]).collect();
+            tokens.sort_unstable();
+            assert!(tokens.into_iter().eq(0..end.next_multiple_of(2 * PAIR_BIT)));
+        }
+        assert!(pair_bases(TILE_V_LEN).map(token_pair).eq(0..TILE_V / 2));
     }
 
     #[test]

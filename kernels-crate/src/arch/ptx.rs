@@ -55,6 +55,15 @@ special_register!(
     /// Blocks of the grid.
     grid_dim, "%nctaid.x");
 
+/// `value`, of which the compiler knows nothing: a loop to it stays a loop ("mov").
+#[inline(always)]
+pub fn opaque(value: u32) -> u32 {
+    let mut value = value;
+    // SAFETY: moves a register.
+    unsafe { asm!("mov.b32 {0}, {0};", inout(reg32) value, options(nomem, nostack)) };
+    value
+}
+
 /// State that each thread of a block keeps from leg to leg.
 pub struct PerThread<T>(T);
 
@@ -79,6 +88,39 @@ pub fn block_barrier() {
     anchor();
     // SAFETY: all threads of the block arrive, by this function's contract.
     unsafe { asm!("bar.sync 0;", options(nostack)) }
+}
+
+/// Waits for the `threads` threads that meet at named barrier `barrier` ("bar").
+#[inline(always)]
+pub fn warps_barrier(barrier: u32, threads: u32) {
+    anchor();
+    // SAFETY: whole warps arrive, by this function's contract.
+    unsafe { asm!("bar.sync {}, {};", in(reg32) barrier, in(reg32) threads, options(nostack)) }
+}
+
+/// Whether `condition` holds in any of the `threads` threads that meet at named barrier
+/// `barrier` ("bar.red").
+#[inline(always)]
+pub fn warps_any(condition: bool, barrier: u32, threads: u32) -> bool {
+    let any: u32;
+    anchor();
+    // SAFETY: whole warps arrive, by this function's contract.
+    unsafe {
+        asm!(
+            "{{",
+            ".reg .pred mine, any;",
+            "setp.ne.u32 mine, {mine}, 0;",
+            "bar.red.or.pred any, {barrier}, {threads}, mine;",
+            "selp.u32 {any}, 1, 0, any;",
+            "}}",
+            mine = in(reg32) condition as u32,
+            barrier = in(reg32) barrier,
+            threads = in(reg32) threads,
+            any = out(reg32) any,
+            options(nostack)
+        );
+    }
+    any != 0
 }
 
 /// Adds `count` to the counter at `done` for the block, after all its earlier
@@ -207,7 +249,14 @@ mod dynamic_shared {
     #[unsafe(link_section = ".shared")]
     static mut DYNAMIC_SHARED: Base = Base([]);
 
-    #[cfg(not(feature = "codegen-rust-cuda"))]
+    // An external static, whose alignment Rust-CUDA drops: `xtask` restores it in
+    // the PTX.
+    #[cfg(feature = "codegen-rust-cuda")]
+    unsafe extern "C" {
+        #[nvvm_internal::addrspace(3)]
+        static mut DYNAMIC_SHARED: Base;
+    }
+
     #[inline(always)]
     pub(super) fn base() -> *mut u8 {
         (&raw mut DYNAMIC_SHARED).cast()
@@ -337,40 +386,89 @@ mma!(
     /// `[16, 8] += [16, 16]·[16, 8]` in f16, summed in f32 ("mma", m16n8k16).
     mma_f16, "f16");
 
-/// The value of the lane whose index differs in the bits of `lane_mask` ("shfl.sync").
-#[inline(always)]
-pub fn shuffle_xor(value: u32, lane_mask: u32) -> u32 {
-    let theirs;
-    anchor();
-    // SAFETY: all lanes are present, by the module's contract.
-    unsafe {
-        asm!("shfl.sync.bfly.b32 {}, {}, {}, 0x1f, 0xffffffff;",
-             out(reg32) theirs, in(reg32) value, in(reg32) lane_mask,
-             options(nomem, nostack, preserves_flags));
-    }
-    theirs
+macro_rules! shuffle {
+    ($(#[$doc:meta])* $name:ident, $mode:literal, $clamp:literal) => {
+        $(#[$doc])*
+        #[inline(always)]
+        pub fn $name(value: u32, lane: u32) -> u32 {
+            let theirs;
+            anchor();
+            // SAFETY: all lanes are present, by the module's contract.
+            unsafe {
+                asm!(
+                    concat!("shfl.sync.", $mode, ".b32 {}, {}, {}, ", $clamp, ", 0xffffffff;"),
+                    out(reg32) theirs,
+                    in(reg32) value,
+                    in(reg32) lane,
+                    options(nomem, nostack, preserves_flags)
+                );
+            }
+            theirs
+        }
+    };
 }
 
-/// Whether `condition` holds in any lane of the warp ("vote.sync").
+shuffle!(
+    /// The value of the lane `lane` below this one, or the own where there is none
+    /// ("shfl.sync").
+    shuffle_up, "up", "0");
+shuffle!(
+    /// The value of lane `lane` ("shfl.sync").
+    shuffle_from, "idx", "0x1f");
+
+/// Waits for all lanes of the warp and orders their shared memory ("bar.warp.sync").
 #[inline(always)]
-pub fn warp_any(condition: bool) -> bool {
-    let any: u32;
+pub fn warp_barrier() {
     anchor();
-    // SAFETY: all lanes are present, by the module's contract.
-    unsafe {
-        asm!(
-            "{{",
-            ".reg .pred mine, any;",
-            "setp.ne.u32 mine, {1}, 0;",
-            "vote.sync.any.pred any, mine, 0xffffffff;",
-            "selp.u32 {0}, 1, 0, any;",
-            "}}",
-            out(reg32) any,
-            in(reg32) condition as u32,
-            options(nomem, nostack, preserves_flags)
-        );
+}
+
+/// Sums `value` over the warp: over the lanes below this one, and over all of them.
+#[inline(always)]
+pub fn warp_sum(value: u32) -> (u32, u32) {
+    let lane = thread_idx() % 32;
+    let mut through = value;
+    let mut distance = 1;
+    while distance < 32 {
+        let theirs = shuffle_up(through, distance);
+        if lane >= distance {
+            through += theirs;
+        }
+        distance *= 2;
     }
-    any != 0
+    (through - value, shuffle_from(through, 31))
+}
+
+/// The greater of two values, or NaN if either is ("max.NaN").
+#[inline(always)]
+pub fn max_or_nan(a: f32, b: f32) -> f32 {
+    let greater;
+    // SAFETY: arithmetic only.
+    unsafe {
+        asm!("max.NaN.f32 {}, {}, {};", out(reg32) greater, in(reg32) a, in(reg32) b,
+             options(pure, nomem, nostack, preserves_flags));
+    }
+    greater
+}
+
+/// Raises the value at `at` in shared memory to at least `value`, by the order of
+/// integers: signed for positive values, unsigned and reversed for negative ones ("red").
+///
+/// # Safety
+/// `at` is a valid shared address; neither value is NaN or −0.
+#[inline(always)]
+pub unsafe fn atomic_max_shared(at: *mut f32, value: f32) {
+    let address = shared_address(at.cast());
+    let bits = value.to_bits();
+    // SAFETY: the caller's promise.
+    unsafe {
+        if bits as i32 >= 0 {
+            asm!("red.relaxed.cta.shared.max.s32 [{}], {};",
+                 in(reg32) address, in(reg32) bits, options(nostack));
+        } else {
+            asm!("red.relaxed.cta.shared.min.u32 [{}], {};",
+                 in(reg32) address, in(reg32) bits, options(nostack));
+        }
+    }
 }
 
 /// Stops the kernel with an error ("trap").

@@ -13,8 +13,8 @@
 //!
 //! *Mapping*: a block walks over (vocabulary tile, batch tile) pairs as in
 //! `sample_simt.rs`. The vocabulary is the M axis of the product. Warp `w` owns rows
-//! `16·w ..+16` and `64 + 16·w ..+16` of the tile for all its batch rows, so that a
-//! thread holds, of each batch row, the four tokens of one noise group.
+//! `32·w .. 32·w + 32` of the tile for all its batch rows, so that a thread holds, of
+//! each batch row, two pairs of tokens that share random words.
 //! Grid: `min(tiles, multiprocessors · resident blocks)` (`host-crate/src/plan.rs`).
 //!
 //! *Shared memory*: a ring of `mma::stages` stages of `mma::stage_bytes`: a slab of
@@ -37,66 +37,19 @@
 //!
 //! *Measured*: `docs/findings/`.
 
-mod epilogue;
 mod load;
 mod multiply;
 
 pub use multiply::MmaElement;
 
 use self::load::Loader;
-use self::multiply::{Fragments, Sums};
+use self::multiply::Fragments;
 use super::finish::{self, Workspace};
-use crate::abi::{SampleParams, TILE_V, mma, n_tiles_v};
+use super::schedule::{Quota, Schedule};
+use super::sieve::{Sieve, Sums};
+use crate::abi::{SampleParams, mma};
 use crate::arch;
 use crate::dims::ceil_div;
-
-/// A tile of logits: `TILE_V` tokens of `TILE_B` rows.
-#[derive(Clone, Copy)]
-struct Tile {
-    /// Row of the weights of the tile's first token; negative where a shard begins
-    /// inside a tile.
-    vocab_row: i64,
-    /// Global id of the tile's first token, a multiple of `TILE_V`.
-    token: u32,
-    /// Index of the batch tile.
-    tile_b: u32,
-}
-
-/// The pairs of tiles, in the order of the grid.
-#[derive(Clone, Copy)]
-struct Schedule {
-    tiles_v: u32,
-    tiles_b: u32,
-    first_token: u32,
-}
-
-impl Schedule {
-    #[inline(always)]
-    fn new(params: &SampleParams, tile_b: u32) -> Self {
-        Self {
-            tiles_v: n_tiles_v(params.first_token, params.vocab),
-            tiles_b: ceil_div(params.batch as u64, tile_b as u64) as u32,
-            first_token: params.first_token,
-        }
-    }
-
-    #[inline(always)]
-    fn items(&self) -> u64 {
-        self.tiles_v as u64 * self.tiles_b as u64
-    }
-
-    #[inline(always)]
-    fn tile(&self, item: u64) -> Tile {
-        let tile_v = (item / self.tiles_b as u64) as u32;
-        let tile_b = (item % self.tiles_b as u64) as u32;
-        let lead = self.first_token % TILE_V;
-        Tile {
-            vocab_row: (tile_v as u64 * TILE_V as u64) as i64 - lead as i64,
-            token: self.first_token - lead + tile_v * TILE_V,
-            tile_b,
-        }
-    }
-}
 
 /// Runs one block, for batch tiles of `N_TILES` · 8 rows.
 ///
@@ -117,20 +70,35 @@ pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize>(
     // epilogue and `finish`.
     unsafe {
         let workspace = Workspace::new(params);
+        let sieve_at = mma::stages(tile_b) * mma::stage_bytes(tile_b);
+        let sieve = Sieve::<2, N_TILES>::new(
+            params,
+            workspace,
+            arch::dynamic_shared().add(sieve_at as usize),
+            arch::thread_idx(),
+            arch::thread_idx() / 32 * 32,
+            mma::SIEVE_BARRIER,
+        );
         let fragments = Fragments::new();
         let mut loader =
             Loader::<N_TILES>::new(weights, hidden_states, params, schedule, ring, block, blocks);
         let mut stage = 0;
-        let mut ahead = 1;
-        while ahead < mma::stages(tile_b) {
+        // Unrolled, the copies of the loader cost more registers than there are.
+        let mut ahead = arch::opaque(mma::stages(tile_b) - 1);
+        while ahead != 0 {
             loader.load_next();
-            ahead += 1;
+            ahead -= 1;
         }
         let mut item = block;
         let mut tiles_done = 0;
         while item < schedule.items() {
             let tile = schedule.tile(item);
-            let mut sums: Sums<N_TILES> = [[[0.0; 4]; N_TILES]; 2];
+            let first_row = tile.tile_b * tile_b;
+            if tiles_done == 0 {
+                sieve.begin_rows(first_row, 0);
+            }
+            let mut hints = Quota::new(N_TILES as u32, slabs);
+            let mut sums: Sums<2, N_TILES> = [[[0.0; 4]; N_TILES]; 2];
             let mut slab = 0;
             while slab < slabs {
                 multiply::wait_for_slab::<N_TILES>();
@@ -138,18 +106,20 @@ pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize>(
                 loader.load_next();
                 let at = ring + stage * mma::stage_bytes(tile_b);
                 multiply::add_slab::<E, N_TILES>(&mut sums, at, &fragments);
+                let (from, to) = hints.next();
+                sieve.hint(tile, from, to);
                 stage = if stage + 1 == mma::stages(tile_b) { 0 } else { stage + 1 };
                 slab += 1;
             }
-            epilogue::offer_tile(&mut sums, params, &workspace, tile);
+            let unset = sieve.raise_levels(first_row, 0);
+            sieve.offer_tile(&mut sums, tile, first_row, unset);
             tiles_done += 1;
             item += blocks;
             // Report once for each run of tiles of one batch tile.
             if item >= schedule.items() || schedule.tile(item).tile_b != tile.tile_b {
                 let done = workspace.tiles_done(tile.tile_b);
                 if arch::block_arrive(done, tiles_done, schedule.tiles_v) {
-                    let first = tile.tile_b * tile_b;
-                    let rows = (first, (first + tile_b).min(params.batch));
+                    let rows = (first_row, (first_row + tile_b).min(params.batch));
                     let thread = arch::thread_idx();
                     finish::write_outputs(params, &workspace, rows, thread, mma::THREADS);
                     arch::block_barrier();

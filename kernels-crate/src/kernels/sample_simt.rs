@@ -34,7 +34,7 @@ use crate::abi::{Dtype, SampleParams, TILE_V, n_tiles_v};
 use crate::arch::{self, PerThread, leg};
 use crate::candidate::Leaders;
 use crate::dims::{ceil_div, offset};
-use crate::philox::NoiseKey;
+use crate::philox::{NoiseKey, Subkey};
 use crate::score::{RowParams, offer_token, token_value};
 use crate::status::Status;
 
@@ -239,7 +239,9 @@ unsafe fn offer_tile(
                 let mut status = Status::OK;
                 let value = token_value(dots[0], bias, &mut status);
                 finish::publish_status(workspace, row, status);
-                offer_token(value, token, row_params(params, row), draw, &mut leaders);
+                let RowParams { temperature, key } = row_params(params, row);
+                let subkey = Subkey::new(key, draw);
+                offer_token(value, token, temperature, subkey, &mut leaders);
             }
         }
         // SAFETY: indices are below the array's lengths.

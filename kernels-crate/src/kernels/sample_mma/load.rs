@@ -4,9 +4,9 @@
 //! lines `t / 8`, `t / 8 + 16`, … Rows outside the operand and elements from D on
 //! arrive as zeros.
 
-use super::{Schedule, Tile};
 use crate::abi::{SampleParams, TILE_V, mma};
 use crate::arch;
+use crate::kernels::schedule::{Schedule, Tile};
 
 const CHUNK_BYTES: u32 = 16;
 const ELEMENT_BYTES: u32 = 2;

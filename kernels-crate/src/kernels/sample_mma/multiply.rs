@@ -4,10 +4,7 @@ use half::{bf16, f16};
 
 use crate::abi::{TILE_V, mma};
 use crate::arch;
-
-/// Sums of a warp's two 16-row halves, in 8-column fragments of four: rows `g` and
-/// `g + 8` (the pairs), columns `2·q` and `2·q + 1`, for lane `4·g + q`.
-pub(super) type Sums<const N_TILES: usize> = [[[f32; 4]; N_TILES]; 2];
+use crate::kernels::sieve::Sums;
 
 /// Elements that tensor cores multiply.
 pub trait MmaElement {
@@ -32,8 +29,8 @@ impl MmaElement for f16 {
 /// Elements of one product along d.
 const K: u32 = 16;
 
-/// Byte offset of the second half's rows.
-const HALF_BYTES: u32 = TILE_V / 2 * mma::ROW_BYTES;
+/// Byte offset of the warp's second tile of 16 rows.
+const M_TILE_BYTES: u32 = 16 * mma::ROW_BYTES;
 
 /// The lane's `ldmatrix` addresses within a slab, for d = 0.
 pub(super) struct Fragments {
@@ -50,7 +47,7 @@ impl Fragments {
         // Matrices 0 to 3 of the weights: rows 0–7 and 8–15, then the next 8 of d. Of
         // the hidden states: d, the next 8 of d, then both for 8 more batch rows.
         Self {
-            weights_line: (16 * warp + lane % 16) * mma::ROW_BYTES,
+            weights_line: (32 * warp + lane % 16) * mma::ROW_BYTES,
             weights_chunk: (lane / 16) ^ (lane % 8),
             hidden_line: (lane % 8 + lane / 16 * 8) * mma::ROW_BYTES,
             hidden_chunk: (lane / 8 % 2) ^ (lane % 8),
@@ -74,7 +71,7 @@ pub(super) fn wait_for_slab<const N_TILES: usize>() {
 /// The stage holds a slab that every thread can see.
 #[inline(always)]
 pub(super) unsafe fn add_slab<E: MmaElement, const N_TILES: usize>(
-    sums: &mut Sums<N_TILES>,
+    sums: &mut Sums<2, N_TILES>,
     at: u32,
     fragments: &Fragments,
 ) {
@@ -87,8 +84,10 @@ pub(super) unsafe fn add_slab<E: MmaElement, const N_TILES: usize>(
         let hidden_row = hidden_at + ((fragments.hidden_chunk ^ (2 * step)) << 4);
         // SAFETY: both lie in the stage.
         unsafe {
-            let a =
-                [arch::load_matrix_x4(weights_row), arch::load_matrix_x4(weights_row + HALF_BYTES)];
+            let a = [
+                arch::load_matrix_x4(weights_row),
+                arch::load_matrix_x4(weights_row + M_TILE_BYTES),
+            ];
             if N_TILES == 1 {
                 let b = arch::load_matrix_x2(hidden_row);
                 E::mma(&mut sums[0][0], a[0], b);

@@ -1,0 +1,77 @@
+//! What the rows of a call have in device memory besides matrices.
+
+use anyhow::ensure;
+
+use crate::contender::Outcome;
+use crate::gpu::{Buffer, Gpu};
+
+/// Parameters and outputs of B rows with one draw each, and the call's workspace.
+#[derive(Debug)]
+pub struct Rows {
+    /// `[B]` f32, all equal.
+    pub temperatures: Buffer,
+    /// `[B]` u64; see [`key`].
+    pub seeds: Buffer,
+    /// `[B]` u64.
+    pub positions: Buffer,
+    /// `[B]` u32.
+    pub tokens: Buffer,
+    /// `[B]` u32.
+    pub status: Buffer,
+    /// Zero until the first call.
+    pub workspace: Buffer,
+    batch: u32,
+}
+
+/// Key of a row's noise: (seed, position).
+pub const fn key(row: u32) -> (u64, u64) {
+    (0x5EED_0000 + row as u64, 1000 + 3 * row as u64)
+}
+
+impl Rows {
+    /// Rows that differ in their keys alone, and a cleared workspace.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    pub fn new(
+        gpu: &Gpu,
+        batch: u32,
+        temperature: f32,
+        workspace_bytes: u64,
+    ) -> anyhow::Result<Self> {
+        let (seeds, positions): (Vec<_>, Vec<_>) = (0..batch).map(key).unzip();
+        let rows = Self {
+            temperatures: gpu.upload(&vec![temperature; batch as usize])?,
+            seeds: gpu.upload(&seeds)?,
+            positions: gpu.upload(&positions)?,
+            tokens: gpu.allocate(u64::from(batch) * 4)?,
+            status: gpu.allocate(u64::from(batch) * 4)?,
+            workspace: gpu.allocate(workspace_bytes)?,
+            batch,
+        };
+        gpu.fill(&rows.workspace, 0)?;
+        Ok(rows)
+    }
+
+    /// Overwrites the outputs with a token beyond every vocabulary that is not
+    /// `NO_TOKEN`, and with status bits that do not exist.
+    ///
+    /// # Errors
+    /// The driver refuses.
+    pub fn poison(&self, gpu: &Gpu) -> anyhow::Result<()> {
+        gpu.fill(&self.tokens, 0xA5)?;
+        gpu.fill(&self.status, 0xA5)
+    }
+
+    /// The tokens, when all that is enqueued has run.
+    ///
+    /// # Errors
+    /// The call has failed, or a row's status is not clean.
+    pub fn outcome(&self, gpu: &Gpu) -> anyhow::Result<Outcome> {
+        let rows = self.batch as usize;
+        for (row, status) in gpu.download::<u32>(&self.status, rows)?.iter().enumerate() {
+            ensure!(*status == 0, "row {row} has status {status:#x}");
+        }
+        Ok(Outcome::Tokens(gpu.download(&self.tokens, rows)?))
+    }
+}

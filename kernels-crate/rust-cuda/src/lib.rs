@@ -1,0 +1,73 @@
+//! PTX entries of the `rust-cuda` code generator: the twins of those in the kernels
+//! crate's `entry.rs`, marked by `cuda_std`'s `#[kernel]`.
+//!
+//! `cuda_builder` compiles this with `no_std`, and `cuda_std` has the panic handler.
+
+use cuda_std::kernel;
+use half::{bf16, f16};
+
+use flash_sampling_kernels::abi::SampleParams;
+use flash_sampling_kernels::arch;
+use flash_sampling_kernels::kernels::{
+    noise_probe, sample_mma::sample_mma, sample_simt::sample_simt,
+};
+
+/// # Safety
+/// The preconditions of `kernels/sample_simt.rs`.
+#[kernel]
+pub unsafe fn flash_sampling_sample_simt(
+    weights: *const u8,
+    hidden_states: *const u8,
+    params: SampleParams,
+) {
+    let shared = arch::dynamic_shared().cast();
+    // SAFETY: the caller's promise; the launch gives `Shared` its bytes.
+    unsafe {
+        sample_simt(weights, hidden_states, &params, shared, arch::block_idx(), arch::grid_dim());
+    }
+}
+
+macro_rules! sample_mma_entry {
+    ($name:ident, $element:ty, $n_tiles:literal) => {
+        /// # Safety
+        /// The preconditions of `kernels/sample_mma.rs`.
+        #[kernel]
+        pub unsafe fn $name(weights: *const u8, hidden_states: *const u8, params: SampleParams) {
+            // SAFETY: the caller's promise.
+            unsafe { sample_mma::<$element, $n_tiles>(weights, hidden_states, &params) }
+        }
+    };
+}
+
+sample_mma_entry!(flash_sampling_sample_mma_b8_bf16, bf16, 1);
+sample_mma_entry!(flash_sampling_sample_mma_b16_bf16, bf16, 2);
+sample_mma_entry!(flash_sampling_sample_mma_b32_bf16, bf16, 4);
+sample_mma_entry!(flash_sampling_sample_mma_b64_bf16, bf16, 8);
+sample_mma_entry!(flash_sampling_sample_mma_b8_f16, f16, 1);
+sample_mma_entry!(flash_sampling_sample_mma_b16_f16, f16, 2);
+sample_mma_entry!(flash_sampling_sample_mma_b32_f16, f16, 4);
+sample_mma_entry!(flash_sampling_sample_mma_b64_f16, f16, 8);
+
+/// # Safety
+/// `out` is valid for `n` values.
+#[kernel]
+pub unsafe fn flash_sampling_noise(out: *mut f32, first_word: u32, n: u32) {
+    let (thread, threads) = grid_thread();
+    // SAFETY: the caller's promise.
+    unsafe { noise_probe::write_noise(out, first_word, n, thread, threads) }
+}
+
+/// # Safety
+/// `sum` is a valid global address.
+#[kernel]
+pub unsafe fn flash_sampling_noise_digest(sum: *mut u64, first_word: u64, n: u64) {
+    let (thread, threads) = grid_thread();
+    // SAFETY: the caller's promise.
+    unsafe { noise_probe::add_digest(sum, first_word, n, thread as u64, threads as u64) }
+}
+
+/// Index of the thread in the grid, and threads of the grid.
+fn grid_thread() -> (u32, u32) {
+    let block = arch::block_dim();
+    (arch::block_idx() * block + arch::thread_idx(), arch::grid_dim() * block)
+}

@@ -1,0 +1,459 @@
+//! Epilogue of the tensor-core kernels: from finished sums to the tile's candidates,
+//! with no logarithm for tokens that cannot win.
+//!
+//! Both `mma.sync` and `wgmma` leave sums in the same fragments, so both kernels share
+//! this. How it goes:
+//!
+//! 1. *Hints*, while the products run: random words depend on no logit. A thread draws
+//!    the words of each of its pairs of tokens and keeps a byte: a bound of the pair's
+//!    greater noise, and which token has it.
+//! 2. *Levels*, as the products end: the score that each row has reached in the call.
+//!    Where a row has none yet the tile sets it: the token with the greater noise of
+//!    its pair has at least the floor of that noise.
+//! 3. *Scan*: a pair passes unless its greater value plus the bound stays below the
+//!    level: a few instructions for two tokens. NaN and `+inf` always pass.
+//! 4. *Drain*: passed pairs, gathered so that every lane has one, go through
+//!    [`crate::score::offer_pair`] like everywhere else.
+//!
+//! The result is exact: each test compares bounds, and every step rounds monotonically.
+//!
+//! *Shared memory*: `abi::sieve::bytes` for each 128 threads: rows, queues, hints.
+//!
+//! *Measured*: `docs/findings/`.
+
+use super::finish::{self, Workspace};
+use super::rotate;
+use super::sample_simt::row_params;
+use super::schedule::Tile;
+use crate::abi::sieve::{PAIR_BYTES, PLACE_BYTES, ROW_BYTES, THREADS, WARPS, queue};
+use crate::abi::{SampleParams, TILE_V};
+use crate::arch;
+use crate::candidate::Leaders;
+use crate::gumbel::{hint_bound, hint_floor, noise_hint};
+use crate::philox::{NoiseKey, PAIR, PAIR_BIT, Subkey};
+use crate::score::{RowParams, at_noise, offer_pair, stays_below, token_value};
+use crate::status::Status;
+
+/// Sums as one thread holds them: `M_TILES` tiles of 16 rows, 16 apart, of each
+/// `N_TILES` fragments of eight columns, of each rows `g` and `g + 8` (the pairs) and
+/// columns `2·q` and `2·q + 1`, for lane `4·g + q`.
+pub(super) type Sums<const M_TILES: usize, const N_TILES: usize> = [[[f32; 4]; N_TILES]; M_TILES];
+
+/// Rows of a tile of sums.
+const M: u32 = 16;
+
+/// Lanes of a warp.
+const LANES: u32 = 32;
+
+/// A batch row in shared memory.
+#[derive(Clone, Copy)]
+#[repr(C, align(16))]
+struct Row {
+    temperature: f32,
+    /// A score that the row's winner has at least; `+inf` past the batch.
+    level: f32,
+    subkey: Subkey,
+}
+
+/// The sieve of four warps, as one of their threads sees it.
+#[derive(Clone, Copy)]
+pub(super) struct Sieve<'a, const M_TILES: usize, const N_TILES: usize> {
+    params: &'a SampleParams,
+    workspace: Workspace,
+    /// Index of the thread among the 128.
+    thread: u32,
+    /// Line of the vocabulary tile where the warp's first tile of sums begins.
+    warp_line: u32,
+    /// Named barrier of the four warps.
+    barrier: u32,
+    /// `[N_TILES · 8]`.
+    rows: *mut Row,
+    /// `[QUEUE]`, the warp's: values of the pairs that passed.
+    queue: *mut [f32; PAIR],
+    /// `[QUEUE]`, the warp's: line << 16 | column of each.
+    places: *mut u32,
+    /// `[N_TILES, THREADS, M_TILES, 2]`, from the thread's first.
+    hints: *mut u8,
+}
+
+impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES> {
+    const ROWS: u32 = N_TILES as u32 * 8;
+    const QUEUE: u32 = queue(M_TILES as u32);
+
+    /// # Safety
+    /// `shared` has room for `abi::sieve::bytes`, aligned to 16; `thread < THREADS`.
+    #[inline(always)]
+    pub(super) unsafe fn new(
+        params: &'a SampleParams,
+        workspace: Workspace,
+        shared: *mut u8,
+        thread: u32,
+        warp_line: u32,
+        barrier: u32,
+    ) -> Self {
+        let first = (thread / LANES * Self::QUEUE) as usize;
+        // SAFETY: the parts follow each other as `bytes` counts them.
+        unsafe {
+            let queues = shared.add((Self::ROWS * ROW_BYTES) as usize);
+            let places = queues.add((WARPS * Self::QUEUE * PAIR_BYTES) as usize);
+            let hints = places.add((WARPS * Self::QUEUE * PLACE_BYTES) as usize);
+            Self {
+                params,
+                workspace,
+                thread,
+                warp_line,
+                barrier,
+                rows: shared.cast(),
+                queue: queues.cast::<[f32; PAIR]>().add(first),
+                places: places.cast::<u32>().add(first),
+                hints: hints.add(thread as usize * M_TILES * 2),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn lane(&self) -> u32 {
+        self.thread % LANES
+    }
+
+    /// Line of the vocabulary tile of the lower token of the thread's pairs.
+    #[inline(always)]
+    fn line(&self, m: usize) -> u32 {
+        self.warp_line + m as u32 * M + self.lane() / 4
+    }
+
+    /// Column of the batch tile that the thread holds as `column` of `fragment`.
+    #[inline(always)]
+    fn column(&self, fragment: usize, column: usize) -> u32 {
+        fragment as u32 * 8 + self.lane() % 4 * 2 + column as u32
+    }
+
+    #[inline(always)]
+    fn row_slot(&self, fragment: usize, column: usize) -> *mut Row {
+        self.rows.wrapping_add(self.column(fragment, column) as usize)
+    }
+
+    /// The hints of both columns.
+    #[inline(always)]
+    fn hint_slot(&self, fragment: usize, m: usize) -> *mut [u8; 2] {
+        let at = (fragment * THREADS as usize * M_TILES + m) * 2;
+        self.hints.wrapping_add(at).cast()
+    }
+
+    /// Reads the parameters of a batch tile's rows, derives their subkeys, and makes both
+    /// known to the four warps.
+    ///
+    /// # Safety
+    /// All threads of the four warps; `first_row` is that of a batch tile of the call.
+    #[inline(always)]
+    pub(super) unsafe fn begin_rows(&self, first_row: u32, draw: u32) {
+        let mut at = self.thread;
+        while at < Self::ROWS {
+            let row = first_row + at;
+            let mut params = RowParams { temperature: 0.0, key: NoiseKey::default() };
+            // SAFETY: `row < B`; the slot is the thread's own until the barrier.
+            unsafe {
+                if row < self.params.batch {
+                    params = row_params(self.params, row);
+                }
+                let subkey = Subkey::new(params.key, draw);
+                let slot = self.rows.add(at as usize);
+                slot.write(Row { temperature: params.temperature, level: f32::INFINITY, subkey });
+            }
+            at += THREADS;
+        }
+        arch::warps_barrier(self.barrier, THREADS);
+    }
+
+    /// Draws the words of the thread's fragments `from .. to` and keeps their hints.
+    ///
+    /// # Safety
+    /// After [`Self::begin_rows`].
+    #[inline(always)]
+    pub(super) unsafe fn hint(&self, tile: Tile, from: u32, to: u32) {
+        let mut fragment = from as usize;
+        while fragment < to as usize {
+            let mut m = 0;
+            while m < M_TILES {
+                let base = tile.token.wrapping_add(self.line(m));
+                let mut hints = [0; 2];
+                let mut column = 0;
+                while column < 2 {
+                    // SAFETY: written before the barrier of `begin_rows`; past the
+                    // batch the level decides, whatever the subkey.
+                    let subkey = unsafe { (*self.row_slot(fragment, column)).subkey };
+                    hints[column] = noise_hint(subkey.pair_words(base));
+                    column += 1;
+                }
+                // SAFETY: the slot is the thread's own.
+                unsafe { self.hint_slot(fragment, m).write(hints) };
+                m += 1;
+            }
+            fragment += 1;
+        }
+    }
+
+    /// Reads the scores that the call's rows have reached. Tells whether one of the
+    /// thread's rows has reached none.
+    ///
+    /// # Safety
+    /// As [`Self::begin_rows`]; no thread is in [`Self::offer_tile`].
+    #[inline(always)]
+    pub(super) unsafe fn raise_levels(&self, first_row: u32, draw: u32) -> bool {
+        let mut unset = false;
+        let mut at = self.thread;
+        while at < Self::ROWS {
+            let row = first_row + at;
+            let mut level = f32::INFINITY;
+            // SAFETY: `row < B`; the slot is the thread's own until the next barrier.
+            unsafe {
+                if row < self.params.batch {
+                    level = finish::threshold(self.params, &self.workspace, row, draw);
+                    unset |= level == f32::NEG_INFINITY;
+                }
+                (&raw mut (*self.rows.add(at as usize)).level).write(level);
+            }
+            at += THREADS;
+        }
+        unset
+    }
+
+    /// Turns finished sums into candidates, for every draw. The hints and levels of
+    /// draw 0 are there; `unset` is what [`Self::raise_levels`] told.
+    ///
+    /// # Safety
+    /// All threads of the four warps; `tile` is one of the call's.
+    #[inline(always)]
+    pub(super) unsafe fn offer_tile(
+        &self,
+        sums: &mut Sums<M_TILES, N_TILES>,
+        tile: Tile,
+        first_row: u32,
+        unset: bool,
+    ) {
+        let (mut draw, mut unset) = (0, unset);
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.to_values(sums, tile);
+            loop {
+                let unset_anywhere = arch::warps_any(unset, self.barrier, THREADS);
+                // A margin's level is that of the second, which this does not bound.
+                if unset_anywhere && self.params.margins.is_null() {
+                    self.set_levels(sums);
+                    arch::warps_barrier(self.barrier, THREADS);
+                }
+                self.scan(sums, tile, first_row, draw);
+                if self.params.draws == 1 {
+                    break;
+                }
+                arch::warps_barrier(self.barrier, THREADS);
+                draw += 1;
+                // After the last draw, the first's subkeys come back for the next tile.
+                let next = if draw == self.params.draws { 0 } else { draw };
+                self.begin_rows(first_row, next);
+                if draw == self.params.draws {
+                    break;
+                }
+                self.hint(tile, 0, N_TILES as u32);
+                unset = self.raise_levels(first_row, draw);
+            }
+            arch::warps_barrier(self.barrier, THREADS);
+        }
+    }
+
+    /// Adds the bias to the sums and takes tokens outside the vocabulary out.
+    #[inline(always)]
+    unsafe fn to_values(&self, sums: &mut Sums<M_TILES, N_TILES>, tile: Tile) {
+        let vocab = self.params.vocab as i64;
+        let whole = tile.vocab_row >= 0 && tile.vocab_row + TILE_V as i64 <= vocab;
+        if whole && self.params.bias.is_null() {
+            return;
+        }
+        let mut m = 0;
+        while m < M_TILES {
+            let mut member = 0;
+            while member < PAIR {
+                let line = self.line(m) + member as u32 * PAIR_BIT;
+                let row = tile.vocab_row + line as i64;
+                let present = row >= 0 && row < vocab;
+                let mut bias = 0.0;
+                if present && !self.params.bias.is_null() {
+                    // SAFETY: `row` is one of `[V]`.
+                    bias = unsafe { self.params.bias.add(row as usize).read() };
+                }
+                let mut fragment = 0;
+                while fragment < N_TILES {
+                    let mut column = 0;
+                    while column < 2 {
+                        let sum = &mut sums[m][fragment][member * 2 + column];
+                        *sum = if present { *sum + bias } else { f32::NEG_INFINITY };
+                        column += 1;
+                    }
+                    fragment += 1;
+                }
+                member += 1;
+            }
+            m += 1;
+        }
+    }
+
+    /// Raises the rows' levels to what the tile's own tokens are sure to reach.
+    #[inline(always)]
+    unsafe fn set_levels(&self, sums: &mut Sums<M_TILES, N_TILES>) {
+        let mut fragment = 0;
+        while fragment < N_TILES {
+            let mut m = 0;
+            while m < M_TILES {
+                // SAFETY: levels only rise until the barrier that follows.
+                unsafe {
+                    self.set_level(&sums[m][0], m, fragment, 0);
+                    self.set_level(&sums[m][0], m, fragment, 1);
+                }
+                rotate(&mut sums[m]);
+                m += 1;
+            }
+            fragment += 1;
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn set_level(&self, sums: &[f32; 4], m: usize, fragment: usize, column: usize) {
+        // SAFETY: hints and rows were written before the last barrier.
+        unsafe {
+            let (member, floor) = hint_floor(self.hint_slot(fragment, m).read()[column]);
+            let [lower, upper] = pair(sums, column);
+            // By bits: LLVM would make an `if` an indexed load, and the sums an array in
+            // local memory.
+            let differ = (lower.to_bits() ^ upper.to_bits()) & (member as u32).wrapping_neg();
+            let value = f32::from_bits(lower.to_bits() ^ differ);
+            let row = self.row_slot(fragment, column);
+            // `+ 0.0` turns −0 into +0.
+            let reached = at_noise(value, (*row).temperature, floor) + 0.0;
+            // False for NaN, and past the batch, where the level is `+inf`.
+            if reached > (*row).level {
+                arch::atomic_max_shared(&raw mut (*row).level, reached);
+            }
+        }
+    }
+
+    /// Gathers the pairs that may hold a winner and offers them.
+    #[inline(always)]
+    unsafe fn scan(&self, sums: &Sums<M_TILES, N_TILES>, tile: Tile, first_row: u32, draw: u32) {
+        // Bit `M_TILES · fragment + m`, for each of the two columns.
+        let mut passed = [0u32; 2];
+        let mut fragment = 0;
+        while fragment < N_TILES {
+            let mut m = 0;
+            while m < M_TILES {
+                let bit = fragment * M_TILES + m;
+                // SAFETY: hints and rows were written before the last barrier.
+                unsafe {
+                    let sums = &sums[m][fragment];
+                    passed[0] |= (self.passes(sums, m, fragment, 0) as u32) << bit;
+                    passed[1] |= (self.passes(sums, m, fragment, 1) as u32) << bit;
+                }
+                m += 1;
+            }
+            fragment += 1;
+        }
+        let (before, total) = arch::warp_sum(passed[0].count_ones() + passed[1].count_ones());
+        // The queue holds a window of the warp's pairs.
+        let mut window = 0;
+        while window < total {
+            // SAFETY: the queue is the warp's own.
+            unsafe {
+                self.fill_queue(sums, passed, before.wrapping_sub(window));
+                arch::warp_barrier();
+                let queued = core::cmp::min(total - window, Self::QUEUE);
+                self.drain(queued, tile, first_row, draw);
+                arch::warp_barrier();
+            }
+            window += Self::QUEUE;
+        }
+    }
+
+    /// Writes the thread's passed pairs to the queue, the first to place `at`; those
+    /// that fall outside are left out.
+    #[inline(always)]
+    unsafe fn fill_queue(&self, sums: &Sums<M_TILES, N_TILES>, passed: [u32; 2], at: u32) {
+        let mut at = at;
+        let mut fragment = 0;
+        while fragment < N_TILES {
+            let mut m = 0;
+            while m < M_TILES {
+                let bit = fragment * M_TILES + m;
+                let mut column = 0;
+                while column < 2 {
+                    if passed[column] >> bit & 1 != 0 {
+                        if at < Self::QUEUE {
+                            let values = pair(&sums[m][fragment], column);
+                            let place = self.line(m) << 16 | self.column(fragment, column);
+                            // SAFETY: `at` is inside the queue.
+                            unsafe {
+                                self.queue.add(at as usize).write(values);
+                                self.places.add(at as usize).write(place);
+                            }
+                        }
+                        at = at.wrapping_add(1);
+                    }
+                    column += 1;
+                }
+                m += 1;
+            }
+            fragment += 1;
+        }
+    }
+
+    /// Whether a pair may hold its row's winner.
+    #[inline(always)]
+    unsafe fn passes(&self, sums: &[f32; 4], m: usize, fragment: usize, column: usize) -> bool {
+        let [lower, upper] = pair(sums, column);
+        let highest = arch::max_or_nan(lower, upper);
+        let row = self.row_slot(fragment, column);
+        // SAFETY: the caller's promise.
+        let (hints, temperature, level) =
+            unsafe { (self.hint_slot(fragment, m).read(), (*row).temperature, (*row).level) };
+        !stays_below(highest, temperature, hint_bound(hints[column]), level)
+    }
+
+    /// Offers the warp's queued pairs, one a lane.
+    #[inline(always)]
+    unsafe fn drain(&self, queued: u32, tile: Tile, first_row: u32, draw: u32) {
+        let mut at = self.lane();
+        while at < queued {
+            // SAFETY: `at < queued`, and places hold lines and columns.
+            unsafe {
+                let values = self.queue.add(at as usize).read();
+                let place = self.places.add(at as usize).read();
+                let (line, column) = (place >> 16, place & 0xFFFF);
+                if first_row + column < self.params.batch {
+                    let base = tile.token.wrapping_add(line);
+                    self.offer(values, base, first_row, column, draw);
+                }
+            }
+            at += LANES;
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn offer(&self, values: [f32; PAIR], base: u32, first_row: u32, column: u32, draw: u32) {
+        let row = first_row + column;
+        let mut status = Status::OK;
+        // The bias is already in.
+        let values = values.map(|value| token_value(value, 0.0, &mut status));
+        let mut leaders = Leaders::NONE;
+        // SAFETY: `row < B`, `draw < S`.
+        unsafe {
+            finish::publish_status(&self.workspace, row, status);
+            let Row { temperature, level, subkey } = self.rows.add(column as usize).read();
+            offer_pair(values, base, temperature, subkey, level, &mut leaders);
+            finish::publish(self.params, &self.workspace, row, draw, leaders);
+        }
+    }
+}
+
+/// The values of one of the thread's pairs.
+#[inline(always)]
+fn pair(sums: &[f32; 4], column: usize) -> [f32; PAIR] {
+    [sums[column], sums[column + 2]]
+}

@@ -1,0 +1,237 @@
+//! Is the committed PTX what we think? Text only: no GPU, no toolchain.
+//!
+//! The counts guard against a silent miscompilation: a barrier, shuffle or matrix
+//! instruction that a compiler has copied into both sides of a branch. Each is derived
+//! from the kernel's source and the constants of `abi`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use flash_sampling_kernels::abi::{
+    Kernel, NOISE_DIGEST_ENTRY, NOISE_ENTRY, SampleParams, TILE_V, VARIANTS, Variant, mma,
+};
+
+/// A committed file: architecture, compute capability, PTX ISA version.
+const FILES: [(&str, u32, &str); 2] = [("sm_80", 80, "7.4"), ("sm_90a", 90, "8.0")];
+
+/// `d` that one `mma` instruction takes.
+const MMA_D: u32 = 16;
+
+/// Bytes that one `cp.async` brings.
+const COPY_BYTES: u32 = 16;
+
+/// An entry's text, in its three parts.
+struct Entry {
+    parameters: Vec<usize>,
+    bounds: String,
+    body: Vec<String>,
+}
+
+impl Entry {
+    /// Instructions whose name begins with `prefix`, predicated ones too.
+    fn count(&self, prefix: &str) -> usize {
+        self.body.iter().filter(|line| instruction(line).starts_with(prefix)).count()
+    }
+}
+
+/// A line without its guard predicate.
+fn instruction(line: &str) -> &str {
+    match line.strip_prefix('@') {
+        Some(guarded) => guarded.split_once([' ', '\t']).map_or("", |(_, rest)| rest.trim_start()),
+        None => line,
+    }
+}
+
+fn text(arch: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../host-crate/ptx");
+    let path = folder.join(format!("flash_sampling.{arch}.ptx"));
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The entries of a file by name.
+fn entries(ptx: &str) -> BTreeMap<String, Entry> {
+    let parts = ptx.split(".entry ").skip(1);
+    let entry = |part: &str| {
+        let (name, rest) = part.split_once('(').expect("a parameter list begins");
+        let (parameters, rest) = rest.split_once(')').expect("the parameter list ends");
+        let (bounds, rest) = rest.split_once("\n{").expect("a body begins");
+        let body = &rest[..end_of_body(rest)];
+        let entry = Entry {
+            parameters: parameters.split(',').map(parameter_bytes).collect(),
+            bounds: bounds.to_owned(),
+            body: body.lines().map(|line| line.trim().to_owned()).collect(),
+        };
+        (name.trim().to_owned(), entry)
+    };
+    parts.map(entry).collect()
+}
+
+/// Where the brace that was opened before `text` is closed; scopes and lists nest.
+fn end_of_body(text: &str) -> usize {
+    let mut depth = 1;
+    let closes = |(at, c): (usize, char)| {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        (depth == 0).then_some(at)
+    };
+    text.char_indices().find_map(closes).expect("the body ends")
+}
+
+/// Bytes of one `.param` declaration.
+fn parameter_bytes(declaration: &str) -> usize {
+    if declaration.contains(".b8 ") {
+        let (_, size) = declaration.split_once('[').expect("a struct's parameter has a size");
+        return size.trim_end().trim_end_matches(']').parse().expect("the size is a number");
+    }
+    match declaration.split_whitespace().nth(1) {
+        Some(".u64" | ".b64") => 8,
+        Some(".u32" | ".b32") => 4,
+        other => panic!("unknown parameter type {other:?} in {declaration}"),
+    }
+}
+
+/// Calls `check` for every variant of every file, with words that say which it is.
+fn for_each_variant(kernel: Kernel, check: impl Fn(&Variant, &Entry, &str)) {
+    let mut checked = 0;
+    for (arch, compute_capability, _) in FILES {
+        let entries = entries(&text(arch));
+        for variant in VARIANTS {
+            if variant.kernel == kernel && variant.compute_capability <= compute_capability {
+                let at = format!("{arch} {}", variant.name);
+                check(variant, &entries[variant.entry], &at);
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 0);
+}
+
+#[test]
+fn entries_are_those_of_abi() {
+    for (arch, compute_capability, _) in FILES {
+        let found: Vec<_> = entries(&text(arch)).into_keys().collect();
+        let variants = VARIANTS.iter().filter(|v| v.compute_capability <= compute_capability);
+        let mut expected: Vec<_> = variants.map(|v| v.entry).collect();
+        expected.extend([NOISE_ENTRY, NOISE_DIGEST_ENTRY]);
+        expected.sort_unstable();
+        assert_eq!(found, expected, "{arch}");
+    }
+}
+
+#[test]
+fn target_and_version_are_as_promised() {
+    for (arch, _, version) in FILES {
+        let text = text(arch);
+        let directive = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
+        assert_eq!(directive(".target "), Some(arch));
+        assert_eq!(directive(".version "), Some(version), "{arch}");
+        assert_eq!(directive(".address_size "), Some("64"), "{arch}");
+    }
+}
+
+#[test]
+fn parameters_and_launch_bounds_are_those_of_abi() {
+    let check = |variant: &Variant, entry: &Entry, at: &str| {
+        assert_eq!(entry.parameters, [8, 8, size_of::<SampleParams>()], "{at}");
+        let threads = format!(".maxntid {}, 1, 1\n", variant.threads);
+        let blocks = format!(".minnctapersm {}", variant.blocks_per_sm);
+        assert!(entry.bounds.contains(&threads), "{at}: {}", entry.bounds);
+        assert!(entry.bounds.ends_with(&blocks), "{at}: {}", entry.bounds);
+    };
+    for_each_variant(Kernel::SampleSimt, check);
+    for_each_variant(Kernel::SampleMma, check);
+    for (arch, ..) in FILES {
+        let entries = entries(&text(arch));
+        assert_eq!(entries[NOISE_ENTRY].parameters, [8, 4, 4], "{arch}");
+        assert_eq!(entries[NOISE_DIGEST_ENTRY].parameters, [8, 8, 8], "{arch}");
+    }
+}
+
+#[test]
+fn nothing_is_local_or_unresolved() {
+    for (arch, ..) in FILES {
+        for line in text(arch).lines().map(str::trim_start) {
+            assert!(!line.starts_with(".local"), "{arch}: {line}");
+            assert!(!line.starts_with(".extern .func"), "{arch}: {line}");
+        }
+    }
+}
+
+/// Bits equal the CPU's only where every operation is rounded once, to nearest, with
+/// subnormals kept. ptxas fuses a `mul` and an `add` that name no rounding.
+#[test]
+fn arithmetic_is_the_cpus() {
+    for (arch, ..) in FILES {
+        for (name, entry) in entries(&text(arch)) {
+            let mut rounded = 0;
+            for line in &entry.body {
+                let operation = instruction(line).split_whitespace().next().unwrap_or("");
+                for inexact in ["fma.", ".approx", ".ftz", ".full"] {
+                    assert!(!operation.contains(inexact), "{arch} {name}: {line}");
+                }
+                let rounds =
+                    ["add.", "sub.", "mul.", "div."].iter().any(|o| operation.starts_with(o));
+                if rounds && operation.ends_with(".f32") {
+                    assert!(operation.ends_with(".rn.f32"), "{arch} {name}: {line}");
+                    rounded += 1;
+                }
+            }
+            assert!(rounded > 0, "{arch} {name} has no arithmetic to judge");
+        }
+    }
+}
+
+/// Legs of `sample_simt.rs` end in a barrier each: two a slab, two a draw, two to
+/// finish. Handing over takes one more and a reduction.
+#[test]
+fn simt_barriers_are_where_the_source_has_them() {
+    for_each_variant(Kernel::SampleSimt, |_, entry, at| {
+        assert_eq!(entry.count("bar.sync"), 7, "{at}");
+        assert_eq!(entry.count("bar.red"), 1, "{at}");
+        assert_eq!(entry.count("bar.warp.sync"), 7, "{at}: one anchor for each");
+    });
+}
+
+/// Of the block: one barrier a slab, one between writing and clearing, one to hand over
+/// and its reduction. Of the sieve: two where rows begin, at two places; and one after
+/// the levels, one a draw, one at the end, with a reduction a draw.
+#[test]
+fn mma_synchronization_is_where_the_source_has_it() {
+    for_each_variant(Kernel::SampleMma, |variant, entry, at| {
+        let fragments = (variant.tile_b / 8) as usize;
+        let steps = (mma::TILE_D / MMA_D) as usize;
+        // Two tiles of 16 tokens a warp for each fragment of eight batch rows.
+        assert_eq!(entry.count("mma.sync"), steps * 2 * fragments, "{at}: mma.sync");
+        // One load a tile; one serves two fragments of the hidden states.
+        let loads = steps * (2 + fragments.div_ceil(2));
+        assert_eq!(entry.count("ldmatrix.sync"), loads, "{at}: ldmatrix");
+        // A prefix sum over 32 lanes, and its total.
+        assert_eq!(entry.count("shfl.sync"), 5 + 1, "{at}: shfl");
+        assert_eq!(entry.count("bar.sync"), 3 + 2 + 3, "{at}: bar.sync");
+        assert_eq!(entry.count("bar.red"), 1 + 1, "{at}: bar.red");
+        let synchronizing = ["mma.sync", "ldmatrix.sync", "shfl.sync", "bar.sync", "bar.red"];
+        let anchored: usize = synchronizing.iter().map(|name| entry.count(name)).sum();
+        // Handing over is one statement of a barrier and a reduction; the queue is
+        // ordered by two anchors of its own.
+        assert_eq!(entry.count("bar.warp.sync"), anchored - 1 + 2, "{at}: one anchor for each");
+    });
+}
+
+/// A slab is copied at two places of the source, the first of which a compiler may
+/// unroll: `stages − 1` slabs run ahead.
+#[test]
+fn mma_copies_whole_slabs() {
+    for_each_variant(Kernel::SampleMma, |variant, entry, at| {
+        let lines = mma::THREADS / (mma::ROW_BYTES / COPY_BYTES);
+        let slab = (TILE_V / lines + variant.tile_b.div_ceil(lines)) as usize;
+        let copies = entry.count("cp.async.cg.shared.global");
+        let stages = mma::stages(variant.tile_b) as usize;
+        assert_eq!(copies % slab, 0, "{at}: {copies} copies, {slab} a slab");
+        assert!((2..=stages).contains(&(copies / slab)), "{at}: {copies} copies, {slab} a slab");
+        assert_eq!(entry.count("cp.async.wait_group"), 1, "{at}");
+    });
+}

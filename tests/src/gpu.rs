@@ -1,0 +1,183 @@
+//! The GPU under test: our sampler through its engine door, on memory and a stream of
+//! the crate `cudarc` in the same primary context.
+
+mod gate;
+mod memory;
+
+use std::env;
+use std::io::Write;
+use std::sync::{Arc, Once, OnceLock};
+
+use cudarc::driver::{CudaContext, CudaStream};
+use flash_sampling::cuda::{Cuda, DeviceHead};
+use flash_sampling::{CpuOptions, CudaFailure, Error, Operand, Output, Plan, Sampler};
+use flash_sampling_kernels::abi::{VARIANTS, Variant};
+
+pub use gate::Gate;
+pub use memory::{DeviceCase, DeviceWeights, Guarded, address, copy_back, to_device};
+
+use crate::inputs::{Case, Head};
+use crate::panel::{CpuSampler, Effort, Implementation, Panel};
+
+/// `CUDA_ERROR_NO_DEVICE`: also what the stub of `cargo xtask cuda-stub` answers.
+pub const NO_DEVICE: u32 = 100;
+
+/// A sampler, and a stream of cudarc's in the same context.
+pub struct Gpu {
+    /// Ours; all tests of a process share it, since loading takes a while.
+    pub sampler: &'static Sampler<Cuda>,
+    /// Theirs, non-blocking.
+    pub stream: Arc<CudaStream>,
+}
+
+impl Gpu {
+    /// The first device. Without one: `None` and one loud line, or a failure if
+    /// `FLASH_SAMPLING_REQUIRE_GPU` is 1.
+    pub fn open() -> Option<Self> {
+        static SAMPLER: OnceLock<Result<Sampler<Cuda>, Error>> = OnceLock::new();
+        static SKIPPED: Once = Once::new();
+        let sampler = match SAMPLER.get_or_init(|| Sampler::cuda(0)) {
+            Ok(sampler) => sampler,
+            Err(error @ Error::Cuda(CudaFailure { code: NO_DEVICE, .. })) => {
+                let required = env::var_os("FLASH_SAMPLING_REQUIRE_GPU");
+                assert!(required.is_none_or(|value| value != "1"), "a GPU is required: {error}");
+                // Not by `eprintln!`, which the test harness swallows.
+                SKIPPED.call_once(|| {
+                    let line = format!("SKIPPED: no GPU for these tests ({error})\n");
+                    let _ = std::io::stderr().write_all(line.as_bytes());
+                });
+                return None;
+            }
+            Err(error) => panic!("the GPU cannot be used: {error}"),
+        };
+        let context = CudaContext::new(0).expect("cudarc opens the device");
+        // SAFETY: everything of a test is used on one stream.
+        unsafe { context.disable_event_tracking() };
+        let stream = context.new_stream().expect("cudarc makes a stream");
+        Some(Self { sampler, stream })
+    }
+
+    /// A sampler of the test's own.
+    pub fn own_sampler(&self) -> Sampler<Cuda> {
+        Sampler::cuda(0).expect("the device opens again")
+    }
+
+    /// Enqueues the case with the planner's choice, or with the named variant.
+    pub fn enqueue(&self, case: &DeviceCase, variant: Option<&str>) -> Result<(), Error> {
+        let plan = Plan::for_gpu(&case.problem, &self.sampler.device_limits(), variant)?;
+        let operands = case.operands();
+        // SAFETY: the plan is the sampler's but for the forced variant, which it checks
+        // alike. The case's memory has the problem's sizes and lives as long as it; its
+        // workspace is zero; the stream is of the same context.
+        unsafe {
+            self.sampler.enqueue(&plan, &case.problem, &operands, self.stream.cu_stream().cast())
+        }
+    }
+}
+
+/// Every variant that this GPU can run, behind the CPU: the engine door for each, and
+/// the easy door.
+pub fn every_variant() -> Option<Panel> {
+    let device = Gpu::open()?.sampler.device_limits().compute_capability;
+    let mut members: Vec<Box<dyn Implementation>> = Vec::new();
+    members.push(Box::new(CpuSampler::with(CpuOptions::default())?));
+    for variant in VARIANTS.iter().filter(|variant| variant.compute_capability <= device) {
+        members.push(Box::new(EngineDoor::open(Some(variant.name))?));
+    }
+    members.push(Box::new(EasyDoor::open()?));
+    Some(Panel::new(members, Effort::Device))
+}
+
+/// What the planner chooses, and nobody beside it.
+pub fn planners_choice() -> Option<Panel> {
+    Some(Panel::new(vec![Box::new(EngineDoor::open(None)?)], Effort::Device))
+}
+
+/// The engine door with one variant, or with the planner's choice.
+pub struct EngineDoor {
+    name: String,
+    gpu: Gpu,
+    variant: Option<&'static Variant>,
+    head: Option<Arc<DeviceWeights>>,
+}
+
+impl EngineDoor {
+    /// The first device, as [`Gpu::open`], with the variant of that name.
+    pub fn open(variant: Option<&str>) -> Option<Self> {
+        let gpu = Gpu::open()?;
+        let variant = variant.map(|name| {
+            let found = VARIANTS.iter().find(|variant| variant.name == name);
+            found.unwrap_or_else(|| panic!("no variant {name}"))
+        });
+        let name = variant.map_or("the planner's choice", |variant| variant.name);
+        let name = format!("{name} on {}", gpu.sampler.device_name());
+        Some(Self { name, gpu, variant, head: None })
+    }
+}
+
+impl Implementation for EngineDoor {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn sample(&mut self, case: &Case, output: &mut Output) -> bool {
+        let alignment = self.variant.map_or(1, |variant| variant.alignment_bytes as usize);
+        let head = match self.head.take() {
+            Some(head) if head.is_of(case) => head,
+            _ => DeviceWeights::upload(&self.gpu, &case.head, alignment),
+        };
+        let head = self.head.insert(head);
+        let device_case = DeviceCase::upload(&self.gpu, case, head, alignment);
+        match self.gpu.enqueue(&device_case, self.variant.map(|variant| variant.name)) {
+            Ok(()) => *output = device_case.output(&self.gpu),
+            Err(Error::Unsupported { .. }) => return false,
+            Err(error) => panic!("{}: {}: {error}", case.name, self.name),
+        }
+        true
+    }
+}
+
+/// The easy door, with the planner's choice.
+pub struct EasyDoor {
+    name: String,
+    sampler: Sampler<Cuda>,
+    head: Option<(Arc<Head>, DeviceHead)>,
+}
+
+impl EasyDoor {
+    /// The first device, as [`Gpu::open`].
+    pub fn open() -> Option<Self> {
+        let sampler = Gpu::open()?.own_sampler();
+        let name = format!("the easy door on {}", sampler.device_name());
+        Some(Self { name, sampler, head: None })
+    }
+}
+
+impl Implementation for EasyDoor {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn sample(&mut self, case: &Case, output: &mut Output) -> bool {
+        let head = match self.head.take() {
+            Some((head, uploaded)) if Arc::ptr_eq(&head, &case.head) => (head, uploaded),
+            _ => (Arc::clone(&case.head), upload(&self.sampler, &case.head)),
+        };
+        let (_, head) = self.head.insert(head);
+        let hidden_states = case.hidden_states.view(Operand::HiddenStates, 0, case.batch());
+        self.sampler
+            .sample(head, hidden_states, &case.rows, case.draws, output)
+            .unwrap_or_else(|error| panic!("{}: {}: {error}", case.name, self.name));
+        true
+    }
+}
+
+/// The easy door's upload of a head.
+pub fn upload(sampler: &Sampler<Cuda>, head: &Head) -> DeviceHead {
+    let weights = head.weights.view(Operand::Weights, 0, head.weights.rows());
+    sampler
+        .upload(weights, head.bias.as_deref())
+        .expect("the head fits the device")
+        .with_vocab_valid(head.vocab_valid as u64)
+        .with_first_token(head.first_token.into())
+}
