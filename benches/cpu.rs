@@ -20,7 +20,9 @@ use candle_core::quantized::gguf_file;
 use candle_core::{DType, Device, IndexOp, Tensor};
 use candle_transformers::generation::{LogitsProcessor, Sampling};
 use criterion::{Criterion, SamplingMode, criterion_group, criterion_main};
-use flash_sampling::{Inputs, MatrixRef, Operand, Output, Sampler, SamplingParams, Status, bf16};
+use flash_sampling::{
+    CpuVariant, Inputs, MatrixRef, Operand, Output, Sampler, SamplingParams, Status, bf16,
+};
 use flash_sampling_benches::shapes::{CPU_SHAPES, Shape};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -238,8 +240,7 @@ fn print(table: &[Comparison]) {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let cpu = cpu.lines().find_map(|line| line.strip_prefix("model name\t: ")).unwrap_or("?");
-    let flags = flash_sampling::CpuVariant::ALL.into_iter().filter(|v| v.available());
-    let variant = flags.last().map_or("?", flash_sampling::CpuVariant::name);
+    let variant = CpuVariant::fastest().name();
     let threads = rayon::current_num_threads();
     println!("\n{cpu}, {threads} threads, {variant}; load {}", load.trim());
     println!("T = {TEMPERATURE}, bf16 weights for ours; median (minimum) of all rounds\n");

@@ -45,7 +45,7 @@ impl CpuVariant {
     }
 
     /// The fastest that this CPU can run.
-    pub(super) fn fastest() -> Self {
+    pub fn fastest() -> Self {
         let available = Self::ALL.into_iter().rev().find(|variant| variant.available());
         available.unwrap_or(Self::Portable)
     }
