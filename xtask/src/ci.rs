@@ -177,8 +177,10 @@ mod tests {
 
     #[test]
     fn a_failing_command_is_told_from_a_passing_one() {
-        let (status, counts) =
-            execute("echo 'test result: ok. 2 passed; 0 failed'; exit 3").expect("bash is there");
+        let command = "echo 'test result: ok. 2 passed; 0 failed'; exit 3";
+        let mut shown = Vec::new();
+        let (status, counts) = execute(command, &mut shown).expect("bash is there");
         assert_eq!((status.code(), counts), (Some(3), Counts { passed: 2, failed: 0 }));
+        assert_eq!(shown, b"test result: ok. 2 passed; 0 failed\n");
     }
 }
