@@ -236,8 +236,8 @@ fn print(table: &[Comparison]) {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let cpu = cpu.lines().find_map(|line| line.strip_prefix("model name\t: ")).unwrap_or("?");
-    let flags = flash_sampling::CpuVariant::ALL.into_iter().filter(|v| v.available());
-    let variant = flags.last().map_or("?", flash_sampling::CpuVariant::name);
+    let fastest = flash_sampling::CpuVariant::ALL.into_iter().rev().find(|v| v.available());
+    let variant = fastest.map_or("?", flash_sampling::CpuVariant::name);
     let threads = rayon::current_num_threads();
     println!("\n{cpu}, {threads} threads, {variant}; load {}", load.trim());
     println!("T = {TEMPERATURE}, bf16 weights for ours; median (minimum) of all rounds\n");
