@@ -92,7 +92,7 @@ unsafe fn sample_rows<L: Lanes, E: Widen, const R: usize, const C: usize>(
             *value = token_value(*value, bias.map_or(0.0, |bias| bias[v]), status);
         }
         let leaders = &mut worker.leaders[row * draws..][..draws];
-        offer_row(values, span.first_token, call.rows[row].row_params(), leaders);
+        offer_row(values, &span, call.rows[row].row_params(), leaders);
     }
 }
 
@@ -159,24 +159,19 @@ unsafe fn multiply_tile<L: Lanes, E: Widen, const R: usize, const C: usize>(
 
 /// Offers a row's tile of values to the leaders of each draw.
 #[inline(always)]
-fn offer_row(
-    values: &[f32; TILE_V_LEN],
-    first_token: u32,
-    row: RowParams,
-    leaders: &mut [Leaders],
-) {
+fn offer_row(values: &[f32; TILE_V_LEN], span: &Span, row: RowParams, leaders: &mut [Leaders]) {
     let highest = values.iter().fold(f32::NEG_INFINITY, |a, &b| if b > a { b } else { a });
     for (draw, leaders) in (0..).zip(leaders) {
         let threshold = leaders.second.score();
         let Some(cutoff) = highest_word(highest, row.temperature, threshold) else { continue };
         let subkey = Subkey::new(row.key, draw);
-        if lowest_word(subkey, first_token) > cutoff {
+        if lowest_word(subkey, span) > cutoff {
             continue;
         }
-        for base in pair_bases() {
+        for base in pair_bases(span.to) {
             let y = [values[base as usize], values[(base + PAIR_BIT) as usize]];
             let threshold = leaders.second.score();
-            offer_pair(y, first_token + base, row.temperature, subkey, threshold, leaders);
+            offer_pair(y, span.first_token + base, row.temperature, subkey, threshold, leaders);
         }
     }
 }
@@ -185,26 +180,27 @@ fn offer_row(
 /// `threshold`; `None` if no word can. The test is that of [`offer_pair`].
 #[inline(always)]
 fn highest_word(value: f32, temperature: f32, threshold: f32) -> Option<u32> {
-    let words = (0..=u32::BITS).map(|zeros| u32::MAX.checked_shr(zeros).unwrap_or(0));
-    words.into_iter().find(|&word| !stays_below(value, temperature, noise_bound(word), threshold))
+    let mut words = (0..=u32::BITS).map(|zeros| u32::MAX.checked_shr(zeros).unwrap_or(0));
+    words.find(|&word| !stays_below(value, temperature, noise_bound(word), threshold))
 }
 
-/// The lowest word of a tile: the one with the greatest noise.
+/// The lowest word of the pairs of a span: the one with the greatest noise.
 #[inline(always)]
-fn lowest_word(subkey: Subkey, first_token: u32) -> u32 {
+fn lowest_word(subkey: Subkey, span: &Span) -> u32 {
     let mut lowest = u32::MAX;
-    for base in pair_bases() {
-        for word in subkey.pair_words(first_token + base) {
+    for base in pair_bases(span.to) {
+        for word in subkey.pair_words(span.first_token + base) {
             lowest = lowest.min(word);
         }
     }
     lowest
 }
 
-/// Offsets of the pairs of a tile: the ids with bit 3 clear.
+/// Offsets of a tile's pairs up to the one of token `end − 1`: the ids with bit 3 clear.
 #[inline(always)]
-fn pair_bases() -> impl Iterator<Item = u32> {
-    (0..TILE_V / 2).map(|pair| pair / PAIR_BIT * 2 * PAIR_BIT + pair % PAIR_BIT)
+fn pair_bases(end: usize) -> impl Iterator<Item = u32> {
+    let pairs = (end as u32).div_ceil(2 * PAIR_BIT) * PAIR_BIT;
+    (0..pairs).map(|pair| pair / PAIR_BIT * 2 * PAIR_BIT + pair % PAIR_BIT)
 }
 
 #[cfg(test)]
@@ -213,11 +209,14 @@ mod tests {
     use flash_sampling_kernels::philox::token_pair;
 
     #[test]
-    fn the_pairs_of_a_tile_are_complete() {
-        let mut tokens: Vec<u32> = pair_bases().flat_map(|base| [base, base + PAIR_BIT]).collect();
-        tokens.sort_unstable();
-        assert!(tokens.into_iter().eq(0..TILE_V));
-        assert!(pair_bases().map(token_pair).eq(0..TILE_V / 2));
+    fn the_pairs_up_to_an_end_are_complete() {
+        for end in 1..=TILE_V {
+            let mut tokens: Vec<u32> =
+                pair_bases(end as usize).flat_map(|base| [base, base + PAIR_BIT]).collect();
+            tokens.sort_unstable();
+            assert!(tokens.into_iter().eq(0..end.next_multiple_of(2 * PAIR_BIT)));
+        }
+        assert!(pair_bases(TILE_V_LEN).map(token_pair).eq(0..TILE_V / 2));
     }
 
     #[test]
