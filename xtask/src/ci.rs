@@ -29,11 +29,12 @@ struct Step {
 
 const SETUP: &str = "device compiler";
 
-const STEPS: [Step; 14] = [
+const STEPS: [Step; 15] = [
     Step { name: SETUP, command: "cargo xtask setup" },
     Step { name: "format", command: "cargo fmt --all --check" },
     Step { name: "tidy", command: "cargo xtask tidy" },
     Step { name: "PTX", command: "cargo xtask build-ptx --check" },
+    Step { name: "PTX of the benchmarks", command: "cargo xtask bench-ptx --check" },
     Step { name: "PTX report", command: "cargo xtask ptx-report" },
     Step { name: "stub of libcuda", command: "cargo xtask cuda-stub" },
     Step { name: "lint", command: "cargo clippy --workspace --all-targets -- --deny warnings" },
