@@ -29,11 +29,12 @@ struct Step {
 
 const SETUP: &str = "device compiler";
 
-const STEPS: [Step; 14] = [
+const STEPS: [Step; 15] = [
     Step { name: SETUP, command: "cargo xtask setup" },
     Step { name: "format", command: "cargo fmt --all --check" },
     Step { name: "tidy", command: "cargo xtask tidy" },
     Step { name: "PTX", command: "cargo xtask build-ptx --check" },
+    Step { name: "PTX of the benchmarks", command: "cargo xtask bench-ptx --check" },
     Step { name: "PTX report", command: "cargo xtask ptx-report" },
     Step { name: "stub of libcuda", command: "cargo xtask cuda-stub" },
     Step { name: "lint", command: "cargo clippy --workspace --all-targets -- --deny warnings" },
@@ -177,8 +178,10 @@ mod tests {
 
     #[test]
     fn a_failing_command_is_told_from_a_passing_one() {
-        let (status, counts) =
-            execute("echo 'test result: ok. 2 passed; 0 failed'; exit 3").expect("bash is there");
+        let command = "echo 'test result: ok. 2 passed; 0 failed'; exit 3";
+        let mut shown = Vec::new();
+        let (status, counts) = execute(command, &mut shown).expect("bash is there");
         assert_eq!((status.code(), counts), (Some(3), Counts { passed: 2, failed: 0 }));
+        assert_eq!(shown, b"test result: ok. 2 passed; 0 failed\n");
     }
 }

@@ -27,6 +27,7 @@ pub(crate) struct Head {
     output: Output,
 }
 
+#[allow(clippy::large_enum_variant, reason = "a program has one")]
 enum Place {
     Cpu { sampler: Sampler, weights: Vec<bf16>, no_gpu: Option<anyhow::Error> },
     Cuda { sampler: Sampler<Cuda>, weights: DeviceHead },
