@@ -245,11 +245,10 @@ impl EasyDoor {
     }
 }
 
-/// Device memory with any content; the context is current.
+/// Device memory of zeros, since copies take the gaps along; the context is current.
 fn device_bytes(device: &Arc<Device>, bytes: usize) -> Result<InContext<DeviceBuffer<u8>>, Error> {
-    // SAFETY: the device writes it before it reads it, and the host never reads it.
-    let buffer = unsafe { DeviceBuffer::uninitialized(bytes) };
-    Ok(InContext::new(device, buffer.map_err(failed(Call::Allocate))?))
+    let buffer = DeviceBuffer::zeroed(bytes).map_err(failed(Call::Allocate))?;
+    Ok(InContext::new(device, buffer))
 }
 
 /// Page-locked host memory, filled with zeros; the context is current.

@@ -30,8 +30,8 @@ impl HeadMemory {
     ) -> Result<Self, Error> {
         let _current = device.enter()?;
         let element_bytes = weights.dtype().bytes() as usize;
-        // SAFETY: the copy below writes all that a kernel reads.
-        let buffer = unsafe { DeviceBuffer::uninitialized(weights.rows() * row_stride_bytes) };
+        // Zeros, since kernels copy 16 bytes where a row's last are fewer.
+        let buffer = DeviceBuffer::zeroed(weights.rows() * row_stride_bytes);
         let buffer = InContext::new(device, buffer.map_err(failed(Call::Allocate))?);
         let copy = CUDA_MEMCPY2D {
             srcXInBytes: 0,
