@@ -34,11 +34,11 @@ const INSTEAD: &str = "or pass --model with a llama GGUF of your own";
 
 /// What `--check` generates, to be the text of [`GOLDEN`].
 ///
-/// The best score leads the second by at least 0.22 at each of the 24 tokens, the most of all
-/// seeds up to this one: the text does not hang on how a CPU, GPU or kernel rounds, which is
+/// The best score leads the second by at least 0.34 at each of the 24 tokens, the most of all
+/// seeds below 80: the text does not hang on how a CPU, GPU or kernel rounds, which is
 /// expected to move a score by about 0.001 (one bf16 step of a hidden value, times a weight).
 const CHECK_FLAGS: [&str; 4] =
-    ["--prompt=Why is the sky blue?", "--temperature=0.7", "--seed=51", "--max-tokens=24"];
+    ["--prompt=Why is the sky blue?", "--temperature=0.7", "--seed=9", "--max-tokens=24"];
 const GOLDEN: &str = "tests/golden/demo.txt";
 
 /// How often the progress of a download is looked at.
