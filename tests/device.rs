@@ -7,6 +7,7 @@
 //! `long_` are too long to run under a sanitizer.
 
 use flash_sampling::{CpuOptions, CpuVariant, Dtype};
+use flash_sampling_kernels::gumbel::noise;
 use flash_sampling_kernels::kernels::noise_probe::digest;
 use flash_sampling_tests::checks;
 use flash_sampling_tests::gpu::{self, EasyDoor, EngineDoor, Gpu};
@@ -57,6 +58,20 @@ fn portable_kernel_is_the_cpu_reference() {
         }
     }
     panel.assert_everyone_answered();
+}
+
+#[test]
+fn probes_answer_as_the_cpu_does() {
+    let Some(gpu) = Gpu::open() else { return };
+    let (first, words) = (u32::MAX - 70_000, 100_000);
+    let found = gpu.sampler.probe_noise(first, words).expect("runs");
+    for (i, found) in (0..words).zip(found) {
+        let word = first.wrapping_add(i);
+        assert_eq!(found.to_bits(), noise(word).to_bits(), "word {word:#010x}");
+    }
+    let (first, words) = (1 << 31, 1 << 20);
+    let found = gpu.sampler.probe_noise_digest(first, words).expect("runs");
+    assert_eq!(found, digest(first, words, 0, 1));
 }
 
 /// All 2³² words: the noise of the device is that of the CPU, bit for bit.

@@ -13,8 +13,6 @@ use flash_sampling::{
     Call, CudaFailure, Dtype, Error, LayoutRule, MatrixRef, Need, Operand, Output, Problem,
     Sampler, SamplingParams, VariantId, bf16,
 };
-use flash_sampling_kernels::gumbel::noise;
-use flash_sampling_kernels::kernels::noise_probe::digest;
 use flash_sampling_tests::allocations::{Counting, allocations};
 use flash_sampling_tests::gpu::{self, DeviceCase, DeviceWeights, Gate, Gpu, NO_DEVICE};
 use flash_sampling_tests::inputs::{
@@ -394,18 +392,4 @@ fn no_rows_enqueue_nothing() {
     let device_case = on_device(&gpu, &case);
     gpu.enqueue(&device_case, None).expect("nothing to do");
     assert_same(&case.name, &device_case.output(&gpu), &Output::default());
-}
-
-#[test]
-fn probes_answer_as_the_cpu_does() {
-    let Some(gpu) = Turn::take() else { return };
-    let (first, words) = (u32::MAX - 70_000, 100_000);
-    let found = gpu.sampler.probe_noise(first, words).expect("runs");
-    for (i, found) in (0..words).zip(found) {
-        let word = first.wrapping_add(i);
-        assert_eq!(found.to_bits(), noise(word).to_bits(), "word {word:#010x}");
-    }
-    let (first, words) = (1 << 31, 1 << 20);
-    let found = gpu.sampler.probe_noise_digest(first, words).expect("runs");
-    assert_eq!(found, digest(first, words, 0, 1));
 }

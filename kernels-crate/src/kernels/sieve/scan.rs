@@ -1,0 +1,134 @@
+//! Scan and drain: which pairs may hold a winner, and their candidates.
+
+use super::{LANES, Row, Sieve, Sums, pair};
+use crate::arch;
+use crate::candidate::Leaders;
+use crate::gumbel::hint_bound;
+use crate::kernels::finish;
+use crate::kernels::schedule::Tile;
+use crate::philox::PAIR;
+use crate::score::{offer_pair, stays_below, token_value};
+use crate::status::Status;
+
+impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
+    /// Gathers the pairs that may hold a winner and offers them.
+    #[inline(always)]
+    pub(super) unsafe fn scan(
+        &self,
+        sums: &Sums<M_TILES, N_TILES>,
+        tile: Tile,
+        first_row: u32,
+        draw: u32,
+    ) {
+        // Bit `M_TILES · fragment + m`, for each of the two columns.
+        let mut passed = [0u32; 2];
+        let mut fragment = 0;
+        while fragment < N_TILES {
+            let mut m = 0;
+            while m < M_TILES {
+                let bit = fragment * M_TILES + m;
+                // SAFETY: hints and rows were written before the last barrier.
+                unsafe {
+                    let sums = &sums[m][fragment];
+                    passed[0] |= (self.passes(sums, m, fragment, 0) as u32) << bit;
+                    passed[1] |= (self.passes(sums, m, fragment, 1) as u32) << bit;
+                }
+                m += 1;
+            }
+            fragment += 1;
+        }
+        let (before, total) = arch::warp_sum(passed[0].count_ones() + passed[1].count_ones());
+        // The queue holds a window of the warp's pairs.
+        let mut window = 0;
+        while window < total {
+            // SAFETY: the queue is the warp's own.
+            unsafe {
+                self.fill_queue(sums, passed, before.wrapping_sub(window));
+                arch::warp_barrier();
+                let queued = core::cmp::min(total - window, Self::QUEUE);
+                self.drain(queued, tile, first_row, draw);
+                arch::warp_barrier();
+            }
+            window += Self::QUEUE;
+        }
+    }
+
+    /// Writes the thread's passed pairs to the queue, the first to place `at`; those
+    /// that fall outside are left out.
+    #[inline(always)]
+    unsafe fn fill_queue(&self, sums: &Sums<M_TILES, N_TILES>, passed: [u32; 2], at: u32) {
+        let mut at = at;
+        let mut fragment = 0;
+        while fragment < N_TILES {
+            let mut m = 0;
+            while m < M_TILES {
+                let bit = fragment * M_TILES + m;
+                let mut column = 0;
+                while column < 2 {
+                    if passed[column] >> bit & 1 != 0 {
+                        if at < Self::QUEUE {
+                            let values = pair(&sums[m][fragment], column);
+                            let place = self.line(m) << 16 | self.column(fragment, column);
+                            // SAFETY: `at` is inside the queue.
+                            unsafe {
+                                self.queue.add(at as usize).write(values);
+                                self.places.add(at as usize).write(place);
+                            }
+                        }
+                        at = at.wrapping_add(1);
+                    }
+                    column += 1;
+                }
+                m += 1;
+            }
+            fragment += 1;
+        }
+    }
+
+    /// Whether a pair may hold its row's winner.
+    #[inline(always)]
+    unsafe fn passes(&self, sums: &[f32; 4], m: usize, fragment: usize, column: usize) -> bool {
+        let [lower, upper] = pair(sums, column);
+        let highest = arch::max_or_nan(lower, upper);
+        let row = self.row_slot(fragment, column);
+        // SAFETY: the caller's promise.
+        let (hints, temperature, level) =
+            unsafe { (self.hint_slot(fragment, m).read(), (*row).temperature, (*row).level) };
+        !stays_below(highest, temperature, hint_bound(hints[column]), level)
+    }
+
+    /// Offers the warp's queued pairs, one a lane.
+    #[inline(always)]
+    unsafe fn drain(&self, queued: u32, tile: Tile, first_row: u32, draw: u32) {
+        let mut at = self.lane();
+        while at < queued {
+            // SAFETY: `at < queued`, and places hold lines and columns.
+            unsafe {
+                let values = self.queue.add(at as usize).read();
+                let place = self.places.add(at as usize).read();
+                let (line, column) = (place >> 16, place & 0xFFFF);
+                if first_row + column < self.params.batch {
+                    let base = tile.token.wrapping_add(line);
+                    self.offer(values, base, first_row, column, draw);
+                }
+            }
+            at += LANES;
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn offer(&self, values: [f32; PAIR], base: u32, first_row: u32, column: u32, draw: u32) {
+        let row = first_row + column;
+        let mut status = Status::OK;
+        // The bias is already in.
+        let values = values.map(|value| token_value(value, 0.0, &mut status));
+        let mut leaders = Leaders::NONE;
+        // SAFETY: `row < B`, `draw < S`.
+        unsafe {
+            finish::publish_status(&self.workspace, row, status);
+            let Row { temperature, level, subkey } = self.rows.add(column as usize).read();
+            offer_pair(values, base, temperature, subkey, level, &mut leaders);
+            finish::publish(self.params, &self.workspace, row, draw, leaders);
+        }
+    }
+}
