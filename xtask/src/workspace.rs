@@ -20,6 +20,13 @@ pub(crate) fn shown(path: &Path) -> std::path::Display<'_> {
     path.strip_prefix(root()).unwrap_or(path).display()
 }
 
+/// The commit that is checked out, with a mark if files differ from it.
+pub(crate) fn commit() -> String {
+    let mut git = Command::new("git");
+    git.args(["describe", "--always", "--dirty", "--abbrev=40"]).current_dir(root());
+    output(&mut git).map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+}
+
 /// Runs a program to its end; an error names it and its exit status.
 pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
     let program = command.get_program().display().to_string();
