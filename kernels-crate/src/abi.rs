@@ -177,8 +177,8 @@ pub mod mma {
     /// Named barrier of the epilogue; 0 is the block's.
     pub const SIEVE_BARRIER: u32 = 1;
 
-    /// Slots of the ring: as many as let two blocks share a multiprocessor of sm_80
-    /// or sm_90. (Those of sm_86 and sm_89 take one block, of up to 32 batch rows.)
+    /// Slots of the ring: as many as let two blocks share a multiprocessor of sm_90.
+    /// (On sm_80 there is room for one, on sm_86 and sm_89 for one of up to 32 batch rows.)
     pub const fn stages(tile_b: u32) -> u32 {
         if tile_b <= 16 { 5 } else { 4 }
     }
