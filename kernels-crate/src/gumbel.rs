@@ -55,13 +55,6 @@ pub fn noise_bound(word: u32) -> f32 {
     (word.leading_zeros() + 1) as f32 * LN_2_ABOVE
 }
 
-/// A lower bound of [`noise`] of a word with `z ≥ 1` leading zeros: `v < 2⁻ᶻ ≤ ½`, so
-/// `E < v·(1 + v)` and `g > z·ln 2 − ½`. Below every noise for `z = 0`.
-#[inline(always)]
-pub fn noise_floor(word: u32) -> f32 {
-    floor_of(word.leading_zeros())
-}
-
 /// What a byte can say of the noise of a pair of words: twice one more than the leading
 /// zeros of the smaller word, plus which of the two it is. From 2 to 67.
 #[inline(always)]
@@ -85,6 +78,8 @@ pub fn hint_floor(hint: u8) -> (usize, f32) {
     ((hint & 1) as usize, floor_of((hint >> 1) as u32 - 1))
 }
 
+/// A lower bound of [`noise`] of a word with this many leading zeros, `z`. For `z ≥ 1`,
+/// `v < 2⁻ᶻ ≤ ½`, so `E < v·(1 + v)` and `g > z·ln 2 − ½`; for 0, below every noise.
 #[inline(always)]
 fn floor_of(leading_zeros: u32) -> f32 {
     if leading_zeros == 0 { NOISE_BELOW_ALL } else { leading_zeros as f32 * LN_2_HIGH - 0.5 }
@@ -182,7 +177,7 @@ mod tests {
         for word in words() {
             assert!(noise(word) <= noise_bound(word), "word {word:#x}");
             assert!(noise(word) <= NOISE_MAX, "word {word:#x}");
-            assert!(noise(word) >= noise_floor(word), "word {word:#x}");
+            assert!(noise(word) >= floor_of(word.leading_zeros()), "word {word:#x}");
         }
         assert_eq!(noise(0), NOISE_MAX);
     }
