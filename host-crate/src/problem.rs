@@ -1,7 +1,9 @@
 //! The sizes and layouts of a call: checked once, then trusted.
 #![forbid(unsafe_code)]
 
-use flash_sampling_kernels::abi::{Dtype, NO_TOKEN};
+use std::ptr::{null, null_mut};
+
+use flash_sampling_kernels::abi::{Dtype, NO_TOKEN, SampleParams};
 
 use crate::error::{Axis, Error, LayoutRule, Need, Operand, Param, Size};
 use crate::matrix::span;
@@ -103,6 +105,30 @@ impl Problem {
     /// Whether there is a bias `[V]`.
     pub const fn has_bias(&self) -> bool {
         self.has_bias
+    }
+
+    /// The kernels' parameters with this problem's sizes and no addresses.
+    pub(crate) const fn sample_params(&self) -> SampleParams {
+        SampleParams {
+            bias: null(),
+            temperatures: null(),
+            seeds: null(),
+            positions: null(),
+            tokens: null_mut(),
+            status: null_mut(),
+            scores: null_mut(),
+            margins: null_mut(),
+            workspace: null_mut(),
+            weights_stride: self.weights_stride(),
+            hidden_stride: self.hidden_stride(),
+            batch: self.batch(),
+            vocab: self.vocab(),
+            hidden: self.hidden(),
+            draws: self.draws(),
+            first_token: self.first_token(),
+            weights_dtype: self.weights_dtype() as u32,
+            hidden_dtype: self.hidden_dtype() as u32,
+        }
     }
 
     /// `B · S`.

@@ -42,15 +42,7 @@ impl Scratch {
             scores: output.scores.as_mut_ptr(),
             margins: output.margins.as_mut_ptr(),
             workspace: self.workspace.as_mut_ptr().cast(),
-            weights_stride: problem.weights_stride(),
-            hidden_stride: problem.hidden_stride(),
-            batch: problem.batch(),
-            vocab: problem.vocab(),
-            hidden: problem.hidden(),
-            draws: problem.draws(),
-            first_token: problem.first_token(),
-            weights_dtype: problem.weights_dtype() as u32,
-            hidden_dtype: problem.hidden_dtype() as u32,
+            ..problem.sample_params()
         };
         let mut shared = MaybeUninit::<Shared>::uninit();
         // SAFETY: `Problem` checked the sizes, `Inputs::problem` and `MatrixRef` that the

@@ -52,15 +52,7 @@ pub(super) unsafe fn sample(
         scores: without_provenance_mut(operands.scores as usize),
         margins: without_provenance_mut(operands.margins as usize),
         workspace: without_provenance_mut(operands.workspace as usize),
-        weights_stride: problem.weights_stride(),
-        hidden_stride: problem.hidden_stride(),
-        batch: problem.batch(),
-        vocab: problem.vocab(),
-        hidden: problem.hidden(),
-        draws: problem.draws(),
-        first_token: problem.first_token(),
-        weights_dtype: problem.weights_dtype() as u32,
-        hidden_dtype: problem.hidden_dtype() as u32,
+        ..problem.sample_params()
     };
     let mut arguments =
         [(&raw mut weights).cast(), (&raw mut hidden_states).cast(), (&raw mut params).cast()];
