@@ -4,7 +4,8 @@
 //! The engine door's outputs lie in device memory full of poison between guards: every
 //! slot must be written and nothing else. Without a GPU each test prints a line and
 //! passes, or fails if `FLASH_SAMPLING_REQUIRE_GPU` is 1. Tests whose names begin with
-//! `long_` are too long to run under a sanitizer.
+//! `long_` are too long to run under a sanitizer; the others do less of the same there,
+//! if `FLASH_SAMPLING_SANITIZER` is 1.
 
 use flash_sampling::{CpuOptions, CpuVariant, Dtype};
 use flash_sampling_kernels::gumbel::noise;
@@ -14,11 +15,22 @@ use flash_sampling_tests::gpu::{self, EasyDoor, EngineDoor, Gpu};
 use flash_sampling_tests::inputs::{Case, Head, Matrix, rows_of};
 use flash_sampling_tests::panel::{CpuSampler, Effort, Panel};
 use rayon::prelude::*;
+use std::env;
 use std::sync::Arc;
 
 /// Every variant behind the CPU, for cases that a CPU answers too.
 fn every_variant() -> Option<Panel> {
-    Some(gpu::every_variant()?.with_effort(Effort::Host))
+    Some(gpu::every_variant()?.with_effort(effort()))
+}
+
+/// What the planner chooses, for histograms.
+fn planners_choice() -> Option<Panel> {
+    Some(gpu::planners_choice()?.with_effort(effort()))
+}
+
+fn effort() -> Effort {
+    let sanitized = env::var_os("FLASH_SAMPLING_SANITIZER").is_some_and(|value| value == "1");
+    if sanitized { Effort::Sanitizer } else { Effort::Host }
 }
 
 mod exact {
@@ -34,9 +46,7 @@ mod edges {
 }
 
 mod distribution {
-    use flash_sampling_tests::gpu;
-
-    flash_sampling_tests::distribution_checks!(gpu::planners_choice());
+    flash_sampling_tests::distribution_checks!(super::planners_choice());
 }
 
 /// Random inputs, whose sums round: the portable kernel adds in the same order on both

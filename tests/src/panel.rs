@@ -18,6 +18,8 @@ pub trait Implementation {
 /// How much work a check may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
+    /// A launch or two of each kind, for tools that slow a GPU down a thousandfold.
+    Sanitizer,
     /// Seconds of two CPU cores.
     Host,
     /// Seconds of a data-center GPU.
@@ -26,8 +28,9 @@ pub enum Effort {
 
 impl Effort {
     /// The amount for this effort.
-    pub fn choose<T>(self, host: T, device: T) -> T {
+    pub fn choose<T>(self, sanitizer: T, host: T, device: T) -> T {
         match self {
+            Self::Sanitizer => sanitizer,
             Self::Host => host,
             Self::Device => device,
         }

@@ -31,6 +31,10 @@ struct Draws {
 }
 
 impl Draws {
+    fn of_a_small_vocabulary(panel: &Panel, calls: u64) -> Self {
+        Self { calls: panel.effort().choose(2, calls, calls), batch: 64, draws: 64 }
+    }
+
     fn total(self) -> u64 {
         self.calls * self.batch as u64 * u64::from(self.draws)
     }
@@ -97,14 +101,15 @@ fn assert_softmax(panel: &mut Panel, seed: u64, vocab: usize, temperature: f32, 
 /// Vocabularies of less and more than a tile, and one of many, at T = 1.
 pub fn small_vocabularies(panel: &mut Panel) {
     for (vocab, calls) in [(100, 60), (257, 60), (4_096, 30)] {
-        assert_softmax(panel, 11 + vocab as u64, vocab, 1.0, Draws { calls, batch: 64, draws: 64 });
+        let draws = Draws::of_a_small_vocabulary(panel, calls);
+        assert_softmax(panel, 11 + vocab as u64, vocab, 1.0, draws);
     }
 }
 
 /// The vocabularies of models: a draw costs V values of noise.
 pub fn whole_vocabularies(panel: &mut Panel) {
     for vocab in [32_000, 151_936] {
-        let draws = Draws { calls: panel.effort().choose(1, 40), batch: 1_024, draws: 64 };
+        let draws = Draws { calls: panel.effort().choose(1, 1, 40), batch: 1_024, draws: 64 };
         assert_softmax(panel, 3, vocab, 1.0, draws);
     }
 }
@@ -112,7 +117,8 @@ pub fn whole_vocabularies(panel: &mut Panel) {
 /// Temperatures on both sides of 1, by which the logit alone is divided.
 pub fn temperature_divides_the_logit(panel: &mut Panel) {
     for temperature in [0.5, 1.7] {
-        assert_softmax(panel, 29, 100, temperature, Draws { calls: 60, batch: 64, draws: 64 });
+        let draws = Draws::of_a_small_vocabulary(panel, 60);
+        assert_softmax(panel, 29, 100, temperature, draws);
     }
 }
 
@@ -122,7 +128,7 @@ pub fn excluded_tokens_never_come(panel: &mut Panel) {
     let bias =
         (0..300).map(|token| if token % 2 == 0 { 0.25 } else { f32::NEG_INFINITY }).collect();
     let head = Arc::new(Head::new(head.weights.clone()).with_bias(bias));
-    let draws = Draws { calls: 60, batch: 64, draws: 64 };
+    let draws = Draws::of_a_small_vocabulary(panel, 60);
     let (observed, expected) = histogram(panel, (&head, &hidden_state), 1.0, draws);
     assert_fits(&observed, &expected, "odd tokens excluded");
 }
@@ -144,7 +150,7 @@ pub fn rare_tokens(panel: &mut Panel) {
     logits.swap(0, 9);
     let head = Arc::new(Head::of_logits(logits.clone()));
     let hidden_state = Matrix::from_fn(Dtype::Bf16, 1, 1, |_, _| 1.0);
-    let (calls, batch) = panel.effort().choose((382, 4_096), (955, 65_536));
+    let (calls, batch) = panel.effort().choose((1, 4_096), (382, 4_096), (955, 65_536));
     let draws = Draws { calls, batch, draws: 64 };
     let (observed, expected) = histogram(panel, (&head, &hidden_state), 1.0, draws);
     for (probability, _) in rare {
