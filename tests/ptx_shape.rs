@@ -100,7 +100,7 @@ fn for_each_variant(kernel: Kernel, check: impl Fn(&Variant, &Entry, &str)) {
     for (arch, compute_capability, _) in FILES {
         let entries = entries(&text(arch));
         for variant in VARIANTS {
-            if variant.kernel == kernel && variant.compute_capability <= compute_capability {
+            if variant.kernel == kernel && variant.runs_on(compute_capability) {
                 let at = format!("{arch} {}", variant.name);
                 check(variant, &entries[variant.entry], &at);
                 checked += 1;
@@ -114,7 +114,7 @@ fn for_each_variant(kernel: Kernel, check: impl Fn(&Variant, &Entry, &str)) {
 fn entries_are_those_of_abi() {
     for (arch, compute_capability, _) in FILES {
         let found: Vec<_> = entries(&text(arch)).into_keys().collect();
-        let variants = VARIANTS.iter().filter(|v| v.compute_capability <= compute_capability);
+        let variants = VARIANTS.iter().filter(|v| v.runs_on(compute_capability));
         let mut expected: Vec<_> = variants.map(|v| v.entry).collect();
         expected.extend([NOISE_ENTRY, NOISE_DIGEST_ENTRY]);
         expected.sort_unstable();

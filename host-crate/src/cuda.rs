@@ -30,6 +30,8 @@ mod memory;
 mod module;
 #[cfg(feature = "cuda")]
 mod probe;
+#[cfg(feature = "cuda")]
+mod tensor_map;
 
 #[cfg(not(feature = "cuda"))]
 #[path = "cuda/absent.rs"]

@@ -248,8 +248,14 @@ pub enum Need {
     Threads,
     /// Compute capability, major · 10 + minor, at least.
     ComputeCapability,
+    /// Compute capability, major · 10 + minor, no other.
+    ExactComputeCapability,
     /// Shared memory of a block in bytes, at least.
     SharedBytes,
+    /// Rows of a matrix, for the copy engine, at most.
+    Rows,
+    /// Bytes of a row stride, for the copy engine, at most.
+    RowStrideBytes,
     /// Alignment of base addresses in bytes, at least.
     BaseAlignment,
     /// Alignment of the weights' row stride in bytes, at least.
@@ -295,6 +301,9 @@ impl fmt::Display for Unmet {
             }
             Need::Threads => ("threads", "at most"),
             Need::ComputeCapability => ("compute capability", "at least"),
+            Need::ExactComputeCapability => ("compute capability", "exactly"),
+            Need::Rows => ("rows of a matrix", "at most"),
+            Need::RowStrideBytes => ("bytes of a row stride", "at most"),
             Need::SharedBytes => ("shared bytes of a block", "at least"),
             Need::BaseAlignment => ("alignment of base addresses", "at least"),
             Need::WeightsStrideAlignment => ("alignment of the weights row stride", "at least"),

@@ -15,6 +15,13 @@ use crate::workspace::workspace_bytes;
 /// (CUDA C++ Programming Guide, compute capabilities 8.x and 9.0).
 const RESERVED_SHARED_BYTES: u32 = 1024;
 
+/// Greatest row stride of a tensor map in bytes: a multiple of 16 below 2⁴⁰ (CUDA driver
+/// API, `cuTensorMapEncodeTiled`).
+const TENSOR_MAP_STRIDE_MAX: u64 = (1 << 40) - 16;
+
+/// Rows that leave the coordinates of every box, which are `i32`, a tile of room.
+const TENSOR_MAP_ROWS_MAX: u64 = i32::MAX as u64 - 512;
+
 /// What the planner has to know of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DeviceLimits {
@@ -218,45 +225,76 @@ fn unmet_by_gpu(
         at_least(need, variant.alignment_bytes, found)
     };
     let (weights, hidden) = (problem.weights_dtype(), problem.hidden_dtype());
-    at_least(
-        Need::ComputeCapability,
-        variant.compute_capability.into(),
-        limits.compute_capability.into(),
+    unmet_capability(variant, limits.compute_capability)
+        .or_else(|| same_dtype(Need::WeightsDtype, weights))
+        .or_else(|| same_dtype(Need::HiddenDtype, hidden))
+        .or_else(|| {
+            at_least(Need::BaseAlignment, variant.alignment_bytes, problem.alignment_bytes())
+        })
+        .or_else(|| {
+            let stride = problem.weights_stride();
+            stride_alignment(Need::WeightsStrideAlignment, stride, weights.bytes())
+        })
+        .or_else(|| {
+            let stride = problem.hidden_stride();
+            stride_alignment(Need::HiddenStrideAlignment, stride, hidden.bytes())
+        })
+        .or_else(|| {
+            let found = limits.shared_bytes_per_block.into();
+            at_least(Need::SharedBytes, variant.shared_bytes.into(), found)
+        })
+        .or_else(|| match variant.kernel {
+            Kernel::SampleSm90 => unmet_by_copy_engine(problem),
+            Kernel::SampleSimt | Kernel::SampleMma => None,
+        })
+}
+
+fn unmet_capability(variant: &Variant, found: u32) -> Option<Unmet> {
+    if variant.runs_on(found) {
+        return None;
+    }
+    let need =
+        if variant.arch_specific { Need::ExactComputeCapability } else { Need::ComputeCapability };
+    Some(Unmet { need, limit: variant.compute_capability.into(), found: found.into() })
+}
+
+/// What of the problem is too large for a tensor map.
+fn unmet_by_copy_engine(problem: &Problem) -> Option<Unmet> {
+    let at_most =
+        |need, limit: u64, found: u64| (found > limit).then_some(Unmet { need, limit, found });
+    let weights_stride = problem.weights_stride() * problem.weights_dtype().bytes();
+    let hidden_stride = problem.hidden_stride() * problem.hidden_dtype().bytes();
+    at_most(Need::RowStrideBytes, TENSOR_MAP_STRIDE_MAX, weights_stride.max(hidden_stride)).or_else(
+        || {
+            let rows = problem.vocab().max(problem.batch());
+            at_most(Need::Rows, TENSOR_MAP_ROWS_MAX, rows.into())
+        },
     )
-    .or_else(|| same_dtype(Need::WeightsDtype, weights))
-    .or_else(|| same_dtype(Need::HiddenDtype, hidden))
-    .or_else(|| at_least(Need::BaseAlignment, variant.alignment_bytes, problem.alignment_bytes()))
-    .or_else(|| {
-        let stride = problem.weights_stride();
-        stride_alignment(Need::WeightsStrideAlignment, stride, weights.bytes())
-    })
-    .or_else(|| {
-        let stride = problem.hidden_stride();
-        stride_alignment(Need::HiddenStrideAlignment, stride, hidden.bytes())
-    })
-    .or_else(|| {
-        let found = limits.shared_bytes_per_block.into();
-        at_least(Need::SharedBytes, variant.shared_bytes.into(), found)
-    })
 }
 
-/// The lower, the better: tensor cores first, then the least tile that holds the
-/// whole batch, then the largest.
-fn rank(variant: &Variant, batch: u32) -> (bool, bool, u32) {
-    let holds = variant.tile_b >= batch;
-    let waste = if holds { variant.tile_b } else { u32::MAX - variant.tile_b };
-    (variant.kernel == Kernel::SampleSimt, !holds, waste)
+/// The lower, the better: the newest kernel first, then what reads the fewest rows.
+fn rank(variant: &Variant, batch: u32) -> (u32, u64) {
+    let kernel = match variant.kernel {
+        Kernel::SampleSm90 => 0,
+        Kernel::SampleMma => 1,
+        Kernel::SampleSimt => 2,
+    };
+    (kernel, variant.rows_read(batch))
 }
 
-/// One wave of resident blocks, or fewer if there are fewer tiles.
+/// One wave of resident blocks, or fewer if there are fewer tiles; whole clusters.
 fn grid(variant: &Variant, problem: &Problem, limits: &DeviceLimits) -> u32 {
     let tiles_v = u64::from(n_tiles_v(problem.first_token(), problem.vocab()));
     let tiles_b = ceil_div(problem.batch().into(), variant.tile_b.into());
     let block_bytes = variant.shared_bytes.saturating_add(RESERVED_SHARED_BYTES);
     let resident = (limits.shared_bytes_per_sm / block_bytes).clamp(1, variant.blocks_per_sm);
     let wave = u64::from(limits.multiprocessors.max(1)) * u64::from(resident);
+    let wave_clusters = u32::try_from(wave).unwrap_or(u32::MAX) / variant.cluster;
     // Saturates: tiles of 32-bit sizes are fewer than 2⁶⁴, and a grid has 31 bits.
-    u32::try_from(tiles_v.saturating_mul(tiles_b).min(wave)).unwrap_or(i32::MAX as u32)
+    let blocks =
+        u32::try_from(tiles_v.saturating_mul(tiles_b).min(wave)).unwrap_or(i32::MAX as u32);
+    let clusters = blocks.div_ceil(variant.cluster).min(wave_clusters);
+    clusters * variant.cluster
 }
 
 #[cfg(test)]
@@ -269,6 +307,13 @@ mod tests {
         multiprocessors: 132,
         shared_bytes_per_block: 227 * 1024,
         shared_bytes_per_sm: 228 * 1024,
+    };
+
+    const A100: DeviceLimits = DeviceLimits {
+        compute_capability: 80,
+        multiprocessors: 108,
+        shared_bytes_per_block: 163 * 1024,
+        shared_bytes_per_sm: 164 * 1024,
     };
 
     fn plan(problem: &Problem) -> Plan {
@@ -290,8 +335,45 @@ mod tests {
             (65, "mma_b64_bf16"),
             (5_000, "mma_b64_bf16"),
         ] {
+            let plan = Plan::for_gpu(&problem(batch), &A100, None).unwrap();
+            assert_eq!(plan.variant.name(), name, "batch {batch}");
+        }
+    }
+
+    #[test]
+    fn hopper_has_a_kernel_of_its_own() {
+        for (batch, name) in [
+            (1, "sm90_b8_bf16"),
+            (16, "sm90_b16_bf16"),
+            (65, "sm90_b96_bf16"),
+            (97, "sm90_b128_bf16"),
+            (129, "sm90_b192_bf16"),
+            (256, "sm90_b256_bf16"),
+            (384, "sm90_b192_bf16"),
+            (512, "sm90_b256_bf16"),
+        ] {
             assert_eq!(plan(&problem(batch)).variant.name(), name, "batch {batch}");
         }
+        let blackwell = DeviceLimits { compute_capability: 100, ..H200 };
+        let plan = Plan::for_gpu(&problem(1), &blackwell, None).unwrap();
+        assert_eq!(plan.variant.name(), "mma_b8_bf16");
+        assert!(plan.to_string().contains("compute capability: expected exactly 90, found 100"));
+    }
+
+    #[test]
+    fn what_the_copy_engine_cannot_address_goes_to_the_older_kernel() {
+        let wide = Problem::builder(1, 100, 64).weights_stride(1 << 39).build().unwrap();
+        let plan = plan(&wide);
+        assert_eq!(plan.variant.name(), "mma_b8_bf16");
+        assert!(plan.to_string().contains("bytes of a row stride: expected at most"), "{plan}");
+    }
+
+    #[test]
+    fn a_grid_holds_whole_clusters() {
+        assert_eq!(plan(&problem(128)).grid, 132);
+        assert_eq!(plan(&Problem::builder(128, 100, 64).build().unwrap()).grid, 2);
+        let odd = DeviceLimits { multiprocessors: 113, ..H200 };
+        assert_eq!(Plan::for_gpu(&problem(128), &odd, None).unwrap().grid, 112);
     }
 
     #[test]
@@ -310,7 +392,7 @@ mod tests {
             assert!(plan.refused.iter().all(unmet), "{plan}");
         }
         let f16 = builder.weights_dtype(Dtype::F16).hidden_dtype(Dtype::F16).build().unwrap();
-        assert_eq!(plan(&f16).variant.name(), "mma_b8_f16");
+        assert_eq!(plan(&f16).variant.name(), "sm90_b8_f16");
     }
 
     #[test]
@@ -329,10 +411,12 @@ mod tests {
         let VariantId::Gpu(variant) = chosen.variant else { panic!("a GPU's plan") };
         assert_eq!(chosen.grid, 132 * variant.blocks_per_sm);
         assert_eq!(plan(&Problem::builder(1, 1_000, 64).build().unwrap()).grid, 8);
-        assert_eq!(plan(&Problem::builder(65, 1_000, 64).build().unwrap()).grid, 16);
+        assert_eq!(plan(&Problem::builder(257, 1_000, 64).build().unwrap()).grid, 16);
         assert_eq!(plan(&problem(0)).grid, 0);
+        let two_blocks = Plan::for_gpu(&problem(1), &H200, Some("mma_b8_bf16")).unwrap();
+        assert_eq!(two_blocks.grid, 264);
         let one_block = DeviceLimits { shared_bytes_per_sm: 100 * 1024, ..H200 };
-        let narrow = Plan::for_gpu(&problem(1), &one_block, None).unwrap();
+        let narrow = Plan::for_gpu(&problem(1), &one_block, Some("mma_b8_bf16")).unwrap();
         assert_eq!(narrow.grid, 132);
     }
 

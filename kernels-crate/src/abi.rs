@@ -1,6 +1,12 @@
 //! All that host and device must agree on: entry names, parameter structs, tile
 //! sizes, budgets and the layout of the workspace. The host holds no literal of them.
 
+mod variants;
+
+pub mod sm90;
+
+pub use variants::{Kernel, VARIANTS, Variant};
+
 use crate::dims::{align_up, ceil_div};
 
 /// The token of a row with no admissible token; never an id.
@@ -92,40 +98,6 @@ pub const fn n_tiles_v(first_token: u32, vocab: u32) -> u32 {
     ceil_div(lead as u64 + vocab as u64, TILE_V as u64) as u32
 }
 
-/// Which kernel a variant is an instance of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kernel {
-    /// `kernels/sample_simt.rs`: any dtype, layout and GPU; also runs natively.
-    SampleSimt,
-    /// `kernels/sample_mma.rs`: `mma.sync` and `cp.async`, bf16 or f16.
-    SampleMma,
-}
-
-/// One compiled sampling kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Variant {
-    /// Stable name.
-    pub name: &'static str,
-    /// PTX symbol.
-    pub entry: &'static str,
-    /// The kernel.
-    pub kernel: Kernel,
-    /// The dtype of both matrices, or `None` for any two.
-    pub dtype: Option<Dtype>,
-    /// Least compute capability, as major · 10 + minor.
-    pub compute_capability: u32,
-    /// Threads of a block.
-    pub threads: u32,
-    /// Batch rows of a tile.
-    pub tile_b: u32,
-    /// Dynamic shared memory of a block.
-    pub shared_bytes: u32,
-    /// Blocks that should share a multiprocessor when its shared memory allows.
-    pub blocks_per_sm: u32,
-    /// Alignment that base pointers and row strides must have.
-    pub alignment_bytes: u64,
-}
-
 /// The epilogue of the tensor-core kernels (`kernels/sieve.rs`).
 pub mod sieve {
     /// Threads that share a sieve.
@@ -139,17 +111,14 @@ pub mod sieve {
     /// Bytes of a batch row.
     pub const ROW_BYTES: u32 = 16;
 
-    /// Pairs that a warp's queue holds: all that a step of the scan can pass, two a
-    /// thread of each 16 tokens, and a warp of them over.
-    pub const fn queue(m_tiles: u32) -> u32 {
-        32 * (2 * m_tiles + 1)
-    }
+    /// Pairs that a warp's queue holds; more go through it in turn.
+    pub const QUEUE: u32 = 64;
 
     /// Shared memory of a sieve for `rows` batch rows, of `m_tiles` · 64 tokens: rows,
     /// queues, and a byte of hint a pair.
     pub const fn bytes(m_tiles: u32, rows: u32) -> u32 {
         rows * ROW_BYTES
-            + WARPS * queue(m_tiles) * (PAIR_BYTES + PLACE_BYTES)
+            + WARPS * QUEUE * (PAIR_BYTES + PLACE_BYTES)
             + THREADS * m_tiles * (rows / 4)
     }
 }
@@ -193,50 +162,6 @@ pub mod mma {
         stages(tile_b) * stage_bytes(tile_b) + super::sieve::bytes(M_TILES, tile_b)
     }
 }
-
-const fn mma_variant(
-    name: &'static str,
-    entry: &'static str,
-    dtype: Dtype,
-    tile_b: u32,
-) -> Variant {
-    Variant {
-        name,
-        entry,
-        kernel: Kernel::SampleMma,
-        dtype: Some(dtype),
-        compute_capability: 80,
-        threads: mma::THREADS,
-        tile_b,
-        shared_bytes: mma::shared_bytes(tile_b),
-        blocks_per_sm: 2,
-        alignment_bytes: 16,
-    }
-}
-
-/// Every variant, least preferred first within a kernel's batch sizes.
-pub const VARIANTS: &[Variant] = &[
-    Variant {
-        name: "simt",
-        entry: "flash_sampling_sample_simt",
-        kernel: Kernel::SampleSimt,
-        dtype: None,
-        compute_capability: 80,
-        threads: simt::THREADS,
-        tile_b: simt::TILE_B,
-        shared_bytes: core::mem::size_of::<crate::kernels::sample_simt::Shared>() as u32,
-        blocks_per_sm: 4,
-        alignment_bytes: 1,
-    },
-    mma_variant("mma_b8_bf16", "flash_sampling_sample_mma_b8_bf16", Dtype::Bf16, 8),
-    mma_variant("mma_b16_bf16", "flash_sampling_sample_mma_b16_bf16", Dtype::Bf16, 16),
-    mma_variant("mma_b32_bf16", "flash_sampling_sample_mma_b32_bf16", Dtype::Bf16, 32),
-    mma_variant("mma_b64_bf16", "flash_sampling_sample_mma_b64_bf16", Dtype::Bf16, 64),
-    mma_variant("mma_b8_f16", "flash_sampling_sample_mma_b8_f16", Dtype::F16, 8),
-    mma_variant("mma_b16_f16", "flash_sampling_sample_mma_b16_f16", Dtype::F16, 16),
-    mma_variant("mma_b32_f16", "flash_sampling_sample_mma_b32_f16", Dtype::F16, 32),
-    mma_variant("mma_b64_f16", "flash_sampling_sample_mma_b64_f16", Dtype::F16, 64),
-];
 
 /// Entry that writes the noise of consecutive words, for tests and for the cost of
 /// the logarithm: `(noise: *mut f32, first_word: u32, n: u32)`.

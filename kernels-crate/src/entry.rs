@@ -5,6 +5,8 @@ use half::{bf16, f16};
 
 use crate::abi::SampleParams;
 use crate::arch;
+#[cfg(feature = "sm_90a")]
+use crate::kernels::sample_sm90::{cluster, m_tiles, sample_sm90};
 use crate::kernels::{noise_probe, sample_mma::sample_mma, sample_simt::sample_simt};
 
 /// # Safety
@@ -46,6 +48,64 @@ sample_mma_entry!(flash_sampling_sample_mma_b8_f16, f16, 1);
 sample_mma_entry!(flash_sampling_sample_mma_b16_f16, f16, 2);
 sample_mma_entry!(flash_sampling_sample_mma_b32_f16, f16, 4);
 sample_mma_entry!(flash_sampling_sample_mma_b64_f16, f16, 8);
+
+#[cfg(feature = "sm_90a")]
+macro_rules! sample_sm90_entry {
+    ($name:ident, $element:ty, $n_tiles:literal) => {
+        /// # Safety
+        /// The preconditions of `kernels/sample_sm90.rs`.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "ptx-kernel" fn $name(
+            _weights: arch::TensorMap,
+            _hidden_states: arch::TensorMap,
+            params: SampleParams,
+        ) {
+            let weights = arch::parameter_address!($name, 0);
+            let hidden_states = arch::parameter_address!($name, 1);
+            // SAFETY: the caller's promise.
+            unsafe {
+                sample_sm90::<$element, { m_tiles($n_tiles) }, $n_tiles, { cluster($n_tiles) }>(
+                    weights,
+                    hidden_states,
+                    &params,
+                )
+            }
+        }
+    };
+}
+
+#[cfg(feature = "sm_90a")]
+sample_sm90_entry!(flash_sampling_sample_sm90_b8_bf16, bf16, 1);
+#[cfg(feature = "sm_90a")]
+sample_sm90_entry!(flash_sampling_sample_sm90_b16_bf16, bf16, 2);
+#[cfg(feature = "sm_90a")]
+sample_sm90_entry!(flash_sampling_sample_sm90_b32_bf16, bf16, 4);
+#[cfg(feature = "sm_90a")]
+sample_sm90_entry!(flash_sampling_sample_sm90_b64_bf16, bf16, 8);
+#[cfg(feature = "sm_90a")]
+sample_sm90_entry!(flash_sampling_sample_sm90_b96_bf16, bf16, 12);
+#[cfg(feature = "sm_90a")]
+sample_sm90_entry!(flash_sampling_sample_sm90_b128_bf16, bf16, 16);
+#[cfg(feature = "sm_90a")]
+sample_sm90_entry!(flash_sampling_sample_sm90_b192_bf16, bf16, 24);
+#[cfg(feature = "sm_90a")]
+sample_sm90_entry!(flash_sampling_sample_sm90_b256_bf16, bf16, 32);
+#[cfg(feature = "sm_90a")]
+sample_sm90_entry!(flash_sampling_sample_sm90_b8_f16, f16, 1);
+#[cfg(feature = "sm_90a")]
+sample_sm90_entry!(flash_sampling_sample_sm90_b16_f16, f16, 2);
+#[cfg(feature = "sm_90a")]
+sample_sm90_entry!(flash_sampling_sample_sm90_b32_f16, f16, 4);
+#[cfg(feature = "sm_90a")]
+sample_sm90_entry!(flash_sampling_sample_sm90_b64_f16, f16, 8);
+#[cfg(feature = "sm_90a")]
+sample_sm90_entry!(flash_sampling_sample_sm90_b96_f16, f16, 12);
+#[cfg(feature = "sm_90a")]
+sample_sm90_entry!(flash_sampling_sample_sm90_b128_f16, f16, 16);
+#[cfg(feature = "sm_90a")]
+sample_sm90_entry!(flash_sampling_sample_sm90_b192_f16, f16, 24);
+#[cfg(feature = "sm_90a")]
+sample_sm90_entry!(flash_sampling_sample_sm90_b256_f16, f16, 32);
 
 /// # Safety
 /// `out` is valid for `n` values.

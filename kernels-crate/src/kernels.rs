@@ -5,6 +5,8 @@ pub mod noise_probe;
 #[cfg(target_arch = "nvptx64")]
 pub mod sample_mma;
 pub mod sample_simt;
+#[cfg(all(target_arch = "nvptx64", feature = "sm_90a"))]
+pub mod sample_sm90;
 #[cfg(target_arch = "nvptx64")]
 mod schedule;
 #[cfg(target_arch = "nvptx64")]

@@ -77,7 +77,7 @@ pub fn philox2x32_10(counter: [u32; 2], key: u32) -> [u32; 2] {
 }
 
 /// What a row's tokens share for one draw.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Subkey {
     key: u32,

@@ -81,7 +81,7 @@ pub fn every_variant() -> Option<Panel> {
     let device = Gpu::open()?.sampler.device_limits().compute_capability;
     let mut members: Vec<Box<dyn Implementation>> = Vec::new();
     members.push(Box::new(CpuSampler::with(CpuOptions::default())?));
-    for variant in VARIANTS.iter().filter(|variant| variant.compute_capability <= device) {
+    for variant in VARIANTS.iter().filter(|variant| variant.runs_on(device)) {
         members.push(Box::new(EngineDoor::open(Some(variant.name))?));
     }
     members.push(Box::new(EasyDoor::open()?));

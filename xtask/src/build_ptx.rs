@@ -112,7 +112,7 @@ const ARCHES: [Arch; 2] = [
 impl Arch {
     /// The entries that its file must have.
     fn entries(&self) -> BTreeSet<&'static str> {
-        let variants = VARIANTS.iter().filter(|v| v.compute_capability <= self.compute_capability);
+        let variants = VARIANTS.iter().filter(|v| v.runs_on(self.compute_capability));
         variants.map(|v| v.entry).chain([abi::NOISE_ENTRY, abi::NOISE_DIGEST_ENTRY]).collect()
     }
 }
@@ -193,12 +193,12 @@ fn choose(request: &Request) -> Codegen {
     }
 }
 
-/// Adds launch bounds and checks the structure: the same for both code generators.
+/// Adds directives and checks the structure: the same for both code generators.
 fn finished(mut build: Build) -> anyhow::Result<Build> {
     for built in &mut build.ptx {
         let entries = built.arch.entries();
         let variants = VARIANTS.iter().filter(|variant| entries.contains(variant.entry));
-        built.text = ptx_text::with_launch_bounds(&built.text, variants)
+        built.text = ptx_text::with_directives(&built.text, variants)
             .and_then(|text| ptx_text::check(&text, &built.arch, &entries).map(|()| text))
             .with_context(|| format!("PTX for {}", built.arch.name))?;
     }

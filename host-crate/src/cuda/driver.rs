@@ -56,6 +56,12 @@ unsafe extern "C" {
         arguments: *mut *mut c_void,
         extra: *mut *mut c_void,
     ) -> u32;
+    pub(super) fn cuGetProcAddress(
+        symbol: *const c_char,
+        function: *mut *mut c_void,
+        cuda_version: c_int,
+        flags: u64,
+    ) -> u32;
     pub(super) fn cuMemsetD8Async(address: Address, value: u8, bytes: usize, stream: Handle)
     -> u32;
     pub(super) fn cuMemcpyHtoDAsync_v2(

@@ -3,11 +3,14 @@
 use std::ffi::c_void;
 use std::ptr::{self, without_provenance, without_provenance_mut};
 
-use flash_sampling_kernels::abi::{SampleParams, VARIANTS, Variant, WorkspaceLayout};
+use flash_sampling_kernels::abi::{
+    Kernel, SampleParams, TILE_V, VARIANTS, Variant, WorkspaceLayout,
+};
 
 use super::RawOperands;
 use super::driver::{self, Handle, check};
 use super::module::Module;
+use super::tensor_map::Layout;
 use crate::error::{Call, Error, LayoutRule, Need, Operand};
 use crate::plan::Plan;
 use crate::problem::Problem;
@@ -33,7 +36,7 @@ pub(super) unsafe fn sample(
     operands: &RawOperands,
     stream: Handle,
 ) -> Result<(), Error> {
-    let (function, variant) = module.entry(plan.variant).ok_or(Error::Unsupported {
+    let (variant, function) = module.entry(plan.variant).ok_or(Error::Unsupported {
         need: Need::VariantName,
         limit: VARIANTS.len() as u64,
         found: 0,
@@ -54,13 +57,44 @@ pub(super) unsafe fn sample(
         workspace: without_provenance_mut(operands.workspace as usize),
         ..problem.sample_params()
     };
-    let mut arguments =
-        [(&raw mut weights).cast(), (&raw mut hidden_states).cast(), (&raw mut params).cast()];
     let geometry =
         Geometry { blocks: plan.grid, threads: variant.threads, shared_bytes: plan.shared_bytes };
-    // SAFETY: every sampling entry takes two matrix addresses and `SampleParams`
-    // (`abi.rs`); the rest is the caller's promise.
-    unsafe { launch(function, geometry, &mut arguments, stream) }
+    // SAFETY: a sampling entry takes its two matrices and `SampleParams` (`abi.rs`); the
+    // rest is the caller's promise.
+    let mut launch_with = |weights: *mut c_void, hidden_states: *mut c_void| unsafe {
+        launch(function, geometry, &mut [weights, hidden_states, (&raw mut params).cast()], stream)
+    };
+    match &module.tensor_maps {
+        Some(encoder) if variant.kernel == Kernel::SampleSm90 => {
+            let (weights, hidden_states) = matrices(problem, operands);
+            let mut weights = encoder.encode(weights, TILE_V)?;
+            // The blocks of a cluster copy a share each.
+            let mut hidden_states =
+                encoder.encode(hidden_states, variant.tile_b / variant.cluster)?;
+            launch_with((&raw mut weights).cast(), (&raw mut hidden_states).cast())
+        }
+        _ => launch_with((&raw mut weights).cast(), (&raw mut hidden_states).cast()),
+    }
+}
+
+/// The weights' and the hidden states' place in memory.
+fn matrices(problem: &Problem, operands: &RawOperands) -> (Layout, Layout) {
+    let columns = problem.hidden();
+    let weights = Layout {
+        address: operands.weights,
+        dtype: problem.weights_dtype(),
+        rows: problem.vocab(),
+        columns,
+        row_stride: problem.weights_stride(),
+    };
+    let hidden_states = Layout {
+        address: operands.hidden_states,
+        dtype: problem.hidden_dtype(),
+        rows: problem.batch(),
+        columns,
+        row_stride: problem.hidden_stride(),
+    };
+    (weights, hidden_states)
 }
 
 /// Enqueues an entry.

@@ -4,10 +4,11 @@ use std::ffi::CString;
 use std::ptr;
 use std::sync::Arc;
 
-use flash_sampling_kernels::abi::{NOISE_DIGEST_ENTRY, NOISE_ENTRY, VARIANTS, Variant};
+use flash_sampling_kernels::abi::{Kernel, NOISE_DIGEST_ENTRY, NOISE_ENTRY, VARIANTS, Variant};
 
 use super::device::{Device, InContext};
 use super::driver::{self, Handle, check};
+use super::tensor_map::Encoder;
 use crate::error::{Call, Error};
 use crate::plan::{DeviceLimits, VariantId};
 
@@ -24,8 +25,10 @@ const SHARED_BYTES_WITHOUT_OPTIN: u32 = 48 << 10;
 /// The kernels, ready to launch.
 #[derive(Debug)]
 pub(super) struct Module {
-    /// In the order of [`VARIANTS`].
-    variants: Vec<Handle>,
+    /// Those that run on the device.
+    variants: Vec<(&'static Variant, Handle)>,
+    /// Where a kernel takes tensor maps.
+    pub(super) tensor_maps: Option<Encoder>,
     pub(super) noise: Handle,
     pub(super) noise_digest: Handle,
     /// Keeps the entries loaded.
@@ -47,27 +50,28 @@ impl Module {
         let code = unsafe { driver::cuModuleLoadData(&mut module, ptx.as_ptr().cast()) };
         check(Call::Load, code)?;
         let loaded = InContext::new(device, Loaded(module));
-        let variant = |variant: &Variant| {
+        let capability = device.limits.compute_capability;
+        let runs = |variant: &&'static Variant| variant.runs_on(capability);
+        let entry = |variant: &'static Variant| {
             let function = loaded.entry(variant.entry)?;
             opt_in(function, variant.shared_bytes, &device.limits)?;
-            Ok(function)
+            Ok((variant, function))
         };
+        let variants: Vec<_> =
+            VARIANTS.iter().filter(runs).map(entry).collect::<Result<_, Error>>()?;
+        let mapped = variants.iter().any(|(variant, _)| variant.kernel == Kernel::SampleSm90);
         Ok(Self {
-            variants: VARIANTS.iter().map(variant).collect::<Result<_, Error>>()?,
+            variants,
+            tensor_maps: mapped.then(Encoder::look_up).transpose()?,
             noise: loaded.entry(NOISE_ENTRY)?,
             noise_digest: loaded.entry(NOISE_DIGEST_ENTRY)?,
             _loaded: loaded,
         })
     }
 
-    /// The entry of a variant on a GPU, and the variant.
-    pub(super) fn entry(&self, id: VariantId) -> Option<(Handle, &'static Variant)> {
-        let (function, variant) = self
-            .variants
-            .iter()
-            .zip(VARIANTS)
-            .find(|(_, variant)| VariantId::Gpu(variant) == id)?;
-        Some((*function, variant))
+    /// A variant on a GPU, and its entry.
+    pub(super) fn entry(&self, id: VariantId) -> Option<(&'static Variant, Handle)> {
+        self.variants.iter().copied().find(|(variant, _)| VariantId::Gpu(variant) == id)
     }
 }
 

@@ -11,7 +11,11 @@
 
 use core::arch::asm;
 
+#[cfg(feature = "sm_90a")]
+mod sm90;
 mod tensor;
+#[cfg(feature = "sm_90a")]
+pub use sm90::*;
 pub use tensor::*;
 
 unsafe extern "C" {
@@ -127,33 +131,52 @@ pub fn warps_any(condition: bool, barrier: u32, threads: u32) -> bool {
 }
 
 /// Adds `count` to the counter at `done` for the block, after all its earlier
-/// writes, and tells every thread whether that completes `total` ("bar.red",
-/// "atom", "fence"). Whoever completes it sees the writes of all the others.
+/// writes, and tells every thread whether that completes `total`.
 ///
 /// # Safety
 /// `done` is a valid global address.
 #[inline(always)]
 pub unsafe fn block_arrive(done: *mut u32, count: u32, total: u32) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { warps_arrive((0, block_dim()), thread_idx(), done, count, total) }
+}
+
+/// [`block_arrive`] for the threads that meet at a named barrier: its name, and how many
+/// they are; `thread` counts them from 0. Whoever completes the total sees the writes of
+/// all the others ("bar.red", "atom", "fence").
+///
+/// # Safety
+/// `done` is a valid global address.
+#[inline(always)]
+pub unsafe fn warps_arrive(
+    (barrier, threads): (u32, u32),
+    thread: u32,
+    done: *mut u32,
+    count: u32,
+    total: u32,
+) -> bool {
     let complete: u32;
     anchor();
-    // SAFETY: the caller's promise; all threads of the block arrive.
+    // SAFETY: the caller's promise; whole warps arrive, all that meet there.
     unsafe {
         asm!(
             "{{",
             ".reg .pred first, last;",
-            ".reg .u32 thread, sum;",
-            "mov.u32 thread, %tid.x;",
+            ".reg .u32 sum;",
             "mov.u32 sum, 0;",
-            "setp.eq.u32 first, thread, 0;",
-            "bar.sync 0;",
+            "setp.eq.u32 first, {thread}, 0;",
+            "bar.sync {barrier}, {threads};",
             "@first fence.acq_rel.gpu;",
             "@first atom.add.acq_rel.gpu.global.u32 sum, [{done}], {count};",
             "@first fence.acq_rel.gpu;",
             "add.u32 sum, sum, {count};",
             "setp.eq.and.u32 last, sum, {total}, first;",
-            "bar.red.or.pred last, 0, last;",
+            "bar.red.or.pred last, {barrier}, {threads}, last;",
             "selp.u32 {complete}, 1, 0, last;",
             "}}",
+            barrier = in(reg32) barrier,
+            threads = in(reg32) threads,
+            thread = in(reg32) thread,
             done = in(reg64) done,
             count = in(reg32) count,
             total = in(reg32) total,
@@ -350,23 +373,22 @@ pub fn max_or_nan(a: f32, b: f32) -> f32 {
     greater
 }
 
-/// Raises the value at `at` in shared memory to at least `value`, by the order of
+/// Raises the value at the shared address `at` to at least `value`, by the order of
 /// integers: signed for positive values, unsigned and reversed for negative ones ("red").
 ///
 /// # Safety
 /// `at` is a valid shared address; neither value is NaN or −0.
 #[inline(always)]
-pub unsafe fn atomic_max_shared(at: *mut f32, value: f32) {
-    let address = shared_address(at.cast());
+pub unsafe fn atomic_max_shared(at: u32, value: f32) {
     let bits = value.to_bits();
     // SAFETY: the caller's promise.
     unsafe {
         if bits as i32 >= 0 {
             asm!("red.relaxed.cta.shared.max.s32 [{}], {};",
-                 in(reg32) address, in(reg32) bits, options(nostack));
+                 in(reg32) at, in(reg32) bits, options(nostack));
         } else {
             asm!("red.relaxed.cta.shared.min.u32 [{}], {};",
-                 in(reg32) address, in(reg32) bits, options(nostack));
+                 in(reg32) at, in(reg32) bits, options(nostack));
         }
     }
 }

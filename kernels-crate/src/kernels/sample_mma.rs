@@ -63,7 +63,7 @@ pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize>(
 ) {
     let tile_b = N_TILES as u32 * 8;
     let ring = arch::shared_address(arch::dynamic_shared());
-    let schedule = Schedule::new(params, tile_b);
+    let schedule = Schedule::new(params, tile_b, 1, 0);
     let slabs = ceil_div(params.hidden as u64, mma::TILE_D as u64) as u32;
     let (block, blocks) = (arch::block_idx() as u64, arch::grid_dim() as u64);
     // SAFETY: the caller's promise; every access is masked by the loader, the
@@ -76,7 +76,7 @@ pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize>(
             workspace,
             arch::dynamic_shared().add(sieve_at as usize),
             arch::thread_idx(),
-            arch::thread_idx() / 32 * 32,
+            (arch::thread_idx() / 32 * 32, 16),
             mma::SIEVE_BARRIER,
         );
         let fragments = Fragments::new();

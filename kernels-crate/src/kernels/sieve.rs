@@ -23,24 +23,26 @@
 
 mod scan;
 
+use core::mem::offset_of;
+
 use super::finish::{self, Workspace};
 use super::rotate;
 use super::sample_simt::row_params;
 use super::schedule::Tile;
-use crate::abi::sieve::{PAIR_BYTES, PLACE_BYTES, ROW_BYTES, THREADS, WARPS, queue};
+use crate::abi::sieve::{PAIR_BYTES, PLACE_BYTES, QUEUE, ROW_BYTES, THREADS, WARPS};
 use crate::abi::{SampleParams, TILE_V};
 use crate::arch;
 use crate::gumbel::{hint_floor, noise_hint};
 use crate::philox::{NoiseKey, PAIR, PAIR_BIT, Subkey};
 use crate::score::{RowParams, at_noise};
 
-/// Sums as one thread holds them: `M_TILES` tiles of 16 rows, 16 apart, of each
+/// Sums as one thread holds them: `M_TILES` tiles of 16 rows, of each
 /// `N_TILES` fragments of eight columns, of each rows `g` and `g + 8` (the pairs) and
 /// columns `2·q` and `2·q + 1`, for lane `4·g + q`.
 pub(super) type Sums<const M_TILES: usize, const N_TILES: usize> = [[[f32; 4]; N_TILES]; M_TILES];
 
-/// Rows of a tile of sums.
-const M: u32 = 16;
+/// Lines of the vocabulary tile from a warp to the next, where warps share a tile of sums.
+const WARP_LINES: u32 = 16;
 
 /// Lanes of a warp.
 const LANES: u32 = 32;
@@ -62,8 +64,9 @@ pub(super) struct Sieve<'a, const M_TILES: usize, const N_TILES: usize> {
     workspace: Workspace,
     /// Index of the thread among the 128.
     thread: u32,
-    /// Line of the vocabulary tile where the warp's first tile of sums begins.
-    warp_line: u32,
+    /// Line of the vocabulary tile where the warp's first tile of sums begins, and lines
+    /// from one to the next.
+    lines: (u32, u32),
     /// Named barrier of the four warps.
     barrier: u32,
     /// `[N_TILES · 8]`.
@@ -78,7 +81,6 @@ pub(super) struct Sieve<'a, const M_TILES: usize, const N_TILES: usize> {
 
 impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES> {
     const ROWS: u32 = N_TILES as u32 * 8;
-    const QUEUE: u32 = queue(M_TILES as u32);
 
     /// # Safety
     /// `shared` has room for `abi::sieve::bytes`, aligned to 16; `thread < THREADS`.
@@ -88,20 +90,20 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
         workspace: Workspace,
         shared: *mut u8,
         thread: u32,
-        warp_line: u32,
+        lines: (u32, u32),
         barrier: u32,
     ) -> Self {
-        let first = (thread / LANES * Self::QUEUE) as usize;
+        let first = (thread / LANES * QUEUE) as usize;
         // SAFETY: the parts follow each other as `bytes` counts them.
         unsafe {
             let queues = shared.add((Self::ROWS * ROW_BYTES) as usize);
-            let places = queues.add((WARPS * Self::QUEUE * PAIR_BYTES) as usize);
-            let hints = places.add((WARPS * Self::QUEUE * PLACE_BYTES) as usize);
+            let places = queues.add((WARPS * QUEUE * PAIR_BYTES) as usize);
+            let hints = places.add((WARPS * QUEUE * PLACE_BYTES) as usize);
             Self {
                 params,
                 workspace,
                 thread,
-                warp_line,
+                lines,
                 barrier,
                 rows: shared.cast(),
                 queue: queues.cast::<[f32; PAIR]>().add(first),
@@ -119,7 +121,7 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
     /// Line of the vocabulary tile of the lower token of the thread's pairs.
     #[inline(always)]
     fn line(&self, m: usize) -> u32 {
-        self.warp_line + m as u32 * M + self.lane() / 4
+        self.lines.0 + m as u32 * self.lines.1 + self.lane() / 4
     }
 
     /// Column of the batch tile that the thread holds as `column` of `fragment`.
@@ -147,7 +149,18 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
     /// All threads of the four warps; `first_row` is that of a batch tile of the call.
     #[inline(always)]
     pub(super) unsafe fn begin_rows(&self, first_row: u32, draw: u32) {
-        let mut at = self.thread;
+        // SAFETY: the caller's promise.
+        unsafe { self.write_rows(first_row, draw, self.thread, THREADS) };
+        arch::warps_barrier(self.barrier, THREADS);
+    }
+
+    /// The part of worker `worker` of `workers` in [`Self::begin_rows`], up to the barrier.
+    ///
+    /// # Safety
+    /// `first_row` is that of a batch tile of the call; nobody reads the rows meanwhile.
+    #[inline(always)]
+    pub(super) unsafe fn write_rows(&self, first_row: u32, draw: u32, worker: u32, workers: u32) {
+        let mut at = worker;
         while at < Self::ROWS {
             let row = first_row + at;
             let mut params = RowParams { temperature: 0.0, key: NoiseKey::default() };
@@ -160,9 +173,8 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
                 let slot = self.rows.add(at as usize);
                 slot.write(Row { temperature: params.temperature, level: f32::INFINITY, subkey });
             }
-            at += THREADS;
+            at += workers;
         }
-        arch::warps_barrier(self.barrier, THREADS);
     }
 
     /// Draws the words of the thread's fragments `from .. to` and keeps their hints.
@@ -171,25 +183,44 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
     /// After [`Self::begin_rows`].
     #[inline(always)]
     pub(super) unsafe fn hint(&self, tile: Tile, from: u32, to: u32) {
-        let mut fragment = from as usize;
-        while fragment < to as usize {
+        let mut fragment = from;
+        while fragment < to {
+            // SAFETY: the caller's promise.
+            unsafe { self.hint_fragment(tile, fragment, 1) };
+            fragment += 1;
+        }
+    }
+
+    /// [`Self::hint`] for one fragment, and for the same lane of the `warps` warps from
+    /// the thread's on, which have the same columns.
+    ///
+    /// # Safety
+    /// As [`Self::hint`].
+    #[inline(always)]
+    pub(super) unsafe fn hint_fragment(&self, tile: Tile, fragment: u32, warps: u32) {
+        let fragment = fragment as usize;
+        // SAFETY: written before the barrier of `begin_rows`; past the batch the level
+        // decides, whatever the subkey.
+        let subkeys =
+            unsafe { [(*self.row_slot(fragment, 0)).subkey, (*self.row_slot(fragment, 1)).subkey] };
+        let mut warp = 0;
+        while warp < warps {
+            let mut hints = [[0; 2]; M_TILES];
             let mut m = 0;
             while m < M_TILES {
-                let base = tile.token.wrapping_add(self.line(m));
-                let mut hints = [0; 2];
-                let mut column = 0;
-                while column < 2 {
-                    // SAFETY: written before the barrier of `begin_rows`; past the
-                    // batch the level decides, whatever the subkey.
-                    let subkey = unsafe { (*self.row_slot(fragment, column)).subkey };
-                    hints[column] = noise_hint(subkey.pair_words(base));
-                    column += 1;
-                }
-                // SAFETY: the slot is the thread's own.
-                unsafe { self.hint_slot(fragment, m).write(hints) };
+                let line = self.line(m) + warp * WARP_LINES;
+                let base = tile.token.wrapping_add(line);
+                hints[m] = subkeys.map(|subkey| noise_hint(subkey.pair_words(base)));
                 m += 1;
             }
-            fragment += 1;
+            let mut m = 0;
+            while m < M_TILES {
+                let slot = self.hint_slot(fragment, m);
+                // SAFETY: the slots are the thread's own, or those of threads that wait.
+                unsafe { slot.add((warp * LANES) as usize * M_TILES).write(hints[m]) };
+                m += 1;
+            }
+            warp += 1;
         }
     }
 
@@ -200,8 +231,24 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
     /// As [`Self::begin_rows`]; no thread is in [`Self::offer_tile`].
     #[inline(always)]
     pub(super) unsafe fn raise_levels(&self, first_row: u32, draw: u32) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { self.write_levels(first_row, draw, self.thread, THREADS) }
+    }
+
+    /// The part of worker `worker` of `workers` in [`Self::raise_levels`].
+    ///
+    /// # Safety
+    /// As [`Self::write_rows`].
+    #[inline(always)]
+    pub(super) unsafe fn write_levels(
+        &self,
+        first_row: u32,
+        draw: u32,
+        worker: u32,
+        workers: u32,
+    ) -> bool {
         let mut unset = false;
-        let mut at = self.thread;
+        let mut at = worker;
         while at < Self::ROWS {
             let row = first_row + at;
             let mut level = f32::INFINITY;
@@ -213,7 +260,7 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
                 }
                 (&raw mut (*self.rows.add(at as usize)).level).write(level);
             }
-            at += THREADS;
+            at += workers;
         }
         unset
     }
@@ -237,12 +284,7 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
             self.to_values(sums, tile);
             loop {
                 let unset_anywhere = arch::warps_any(unset, self.barrier, THREADS);
-                // A margin's level is that of the second, which this does not bound.
-                if unset_anywhere && self.params.margins.is_null() {
-                    self.set_levels(sums);
-                    arch::warps_barrier(self.barrier, THREADS);
-                }
-                self.scan(sums, tile, first_row, draw);
+                self.offer_draw(sums, tile, first_row, draw, unset_anywhere);
                 if self.params.draws == 1 {
                     break;
                 }
@@ -261,9 +303,34 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
         }
     }
 
+    /// Turns values into candidates, for one draw, whose hints and levels are there;
+    /// `unset` where one of the rows has no level, the same in all threads.
+    ///
+    /// # Safety
+    /// As [`Self::offer_tile`].
+    #[inline(always)]
+    pub(super) unsafe fn offer_draw(
+        &self,
+        values: &mut Sums<M_TILES, N_TILES>,
+        tile: Tile,
+        first_row: u32,
+        draw: u32,
+        unset: bool,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            // A margin's level is that of the second, which this does not bound.
+            if unset && self.params.margins.is_null() {
+                self.set_levels(values);
+                arch::warps_barrier(self.barrier, THREADS);
+            }
+            self.scan(values, tile, first_row, draw);
+        }
+    }
+
     /// Adds the bias to the sums and takes tokens outside the vocabulary out.
     #[inline(always)]
-    unsafe fn to_values(&self, sums: &mut Sums<M_TILES, N_TILES>, tile: Tile) {
+    pub(super) unsafe fn to_values(&self, sums: &mut Sums<M_TILES, N_TILES>, tile: Tile) {
         let vocab = self.params.vocab as i64;
         let whole = tile.vocab_row >= 0 && tile.vocab_row + TILE_V as i64 <= vocab;
         if whole && self.params.bias.is_null() {
@@ -300,14 +367,19 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
     /// Raises the rows' levels to what the tile's own tokens are sure to reach.
     #[inline(always)]
     unsafe fn set_levels(&self, sums: &mut Sums<M_TILES, N_TILES>) {
+        // Opaque: computed ahead, each row's address would cost a register.
+        let levels = self.row_slot(0, 0).cast::<u8>().wrapping_add(offset_of!(Row, level));
+        let levels = arch::opaque(arch::shared_address(levels));
+        // Unrolled, it would take more registers than there are.
+        let end = arch::opaque(N_TILES as u32) as usize;
         let mut fragment = 0;
-        while fragment < N_TILES {
+        while fragment < end {
             let mut m = 0;
             while m < M_TILES {
                 // SAFETY: levels only rise until the barrier that follows.
                 unsafe {
-                    self.set_level(&sums[m][0], m, fragment, 0);
-                    self.set_level(&sums[m][0], m, fragment, 1);
+                    self.set_level(&sums[m][0], m, fragment, 0, levels);
+                    self.set_level(&sums[m][0], m, fragment, 1, levels);
                 }
                 rotate(&mut sums[m]);
                 m += 1;
@@ -317,7 +389,14 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
     }
 
     #[inline(always)]
-    unsafe fn set_level(&self, sums: &[f32; 4], m: usize, fragment: usize, column: usize) {
+    unsafe fn set_level(
+        &self,
+        sums: &[f32; 4],
+        m: usize,
+        fragment: usize,
+        column: usize,
+        levels: u32,
+    ) {
         // SAFETY: hints and rows were written before the last barrier.
         unsafe {
             let (member, floor) = hint_floor(self.hint_slot(fragment, m).read()[column]);
@@ -331,7 +410,8 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
             let reached = at_noise(value, (*row).temperature, floor) + 0.0;
             // False for NaN, and past the batch, where the level is `+inf`.
             if reached > (*row).level {
-                arch::atomic_max_shared(&raw mut (*row).level, reached);
+                let column = (fragment * 8 + column) as u32;
+                arch::atomic_max_shared(levels + column * ROW_BYTES, reached);
             }
         }
     }

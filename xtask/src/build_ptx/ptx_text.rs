@@ -3,14 +3,17 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, ensure};
-use flash_sampling_kernels::abi::Variant;
+use flash_sampling_kernels::abi::{Kernel, Variant};
 
 use super::Arch;
 
-/// Adds `.maxntid` and `.minnctapersm` to the entries of `variants`: rustc has no
-/// attribute for launch bounds, and without them ptxas may use more registers than
-/// a block of that size can have.
-pub(crate) fn with_launch_bounds<'a>(
+/// Bytes of a tensor map, and the alignment that the copy engine asks of it.
+const TENSOR_MAP: (usize, usize) = (128, 64);
+
+/// Adds to the entries of `variants` what rustc has no attribute for: `.maxntid` and
+/// `.minnctapersm`, without which ptxas may use more registers than a block of that size
+/// can have; the size of a cluster; the alignment of tensor maps among the parameters.
+pub(crate) fn with_directives<'a>(
     ptx: &str,
     variants: impl Iterator<Item = &'a Variant>,
 ) -> anyhow::Result<String> {
@@ -24,11 +27,31 @@ pub(crate) fn with_launch_bounds<'a>(
             .iter()
             .position(|line| line.contains(')'))
             .with_context(|| format!("the parameters of {} do not end", variant.entry))?;
-        let bounds =
-            format!(".maxntid {}, 1, 1\n.minnctapersm {}", variant.threads, variant.blocks_per_sm);
-        lines.insert(start + end + 1, bounds);
+        if variant.kernel == Kernel::SampleSm90 {
+            for line in &mut lines[start..=start + end] {
+                *line = with_aligned_tensor_map(line);
+            }
+        }
+        let Variant { threads, blocks_per_sm, cluster, .. } = variant;
+        let mut directives = format!(".maxntid {threads}, 1, 1\n.minnctapersm {blocks_per_sm}");
+        if *cluster != 1 {
+            directives += &format!("\n.explicitcluster\n.reqnctapercluster {cluster}, 1, 1");
+        }
+        lines.insert(start + end + 1, directives);
     }
     Ok(lines.join("\n") + "\n")
+}
+
+/// The line of a parameter list, aligned if it declares a tensor map.
+fn with_aligned_tensor_map(line: &str) -> String {
+    let (bytes, alignment) = TENSOR_MAP;
+    match line.split_once(".param .align ").and_then(|(before, rest)| {
+        let (_, declared) = rest.split_once(' ')?;
+        declared.contains(&format!("[{bytes}]")).then_some((before, declared))
+    }) {
+        Some((before, declared)) => format!("{before}.param .align {alignment} {declared}"),
+        None => line.to_owned(),
+    }
 }
 
 /// Checks target, entries and the absence of local memory and unresolved functions.
@@ -77,14 +100,27 @@ mod tests {
 
     #[test]
     fn bounds_stand_between_parameters_and_body() {
-        let text = with_launch_bounds(&module("\tret;"), VARIANTS[..1].iter()).unwrap();
+        let text = with_directives(&module("\tret;"), VARIANTS[..1].iter()).unwrap();
         let bounds = format!(
             "// @name\n.maxntid {}, 1, 1\n.minnctapersm {}\n{{\n",
             VARIANTS[0].threads, VARIANTS[0].blocks_per_sm
         );
         assert!(text.contains(&bounds), "{text}");
         assert_eq!(text.matches(".maxntid").count(), 1);
-        assert!(with_launch_bounds(".version 7.4", VARIANTS[..1].iter()).is_err());
+        assert!(with_directives(".version 7.4", VARIANTS[..1].iter()).is_err());
+    }
+
+    #[test]
+    fn tensor_maps_are_aligned_and_clusters_sized() {
+        let clustered = VARIANTS.iter().find(|variant| variant.cluster == 2).unwrap();
+        let text = format!(
+            ".visible .entry {}(\n\t.param .align 16 .b8 p0[128],\n\t.param .align 8 .b8 p1[136]\n)\n{{\n",
+            clustered.entry
+        );
+        let found = with_directives(&text, [clustered].into_iter()).unwrap();
+        assert!(found.contains("\t.param .align 64 .b8 p0[128],\n"), "{found}");
+        assert!(found.contains("\t.param .align 8 .b8 p1[136]\n"), "{found}");
+        assert!(found.contains("\n.explicitcluster\n.reqnctapercluster 2, 1, 1\n{"), "{found}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Scan and drain: which pairs may hold a winner, and their candidates.
 
 use super::{LANES, Row, Sieve, Sums, pair};
+use crate::abi::sieve::QUEUE;
 use crate::arch;
 use crate::candidate::Leaders;
 use crate::gumbel::hint_bound;
@@ -20,24 +21,31 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         first_row: u32,
         draw: u32,
     ) {
-        // Bit `M_TILES · fragment + m`, for each of the two columns.
-        let mut passed = [0u32; 2];
+        // Bit `fragment`, for each of the two columns of each tile of sums.
+        let mut passed = [[0u32; 2]; M_TILES];
         let mut fragment = 0;
         while fragment < N_TILES {
             let mut m = 0;
             while m < M_TILES {
-                let bit = fragment * M_TILES + m;
                 // SAFETY: hints and rows were written before the last barrier.
                 unsafe {
                     let sums = &sums[m][fragment];
-                    passed[0] |= (self.passes(sums, m, fragment, 0) as u32) << bit;
-                    passed[1] |= (self.passes(sums, m, fragment, 1) as u32) << bit;
+                    passed[m][0] |= (self.passes(sums, m, fragment, 0) as u32) << fragment;
+                    passed[m][1] |= (self.passes(sums, m, fragment, 1) as u32) << fragment;
                 }
+                // Opaque, step by step: the bits are kept, not the conditions behind them.
+                passed[m] = passed[m].map(arch::opaque);
                 m += 1;
             }
             fragment += 1;
         }
-        let (before, total) = arch::warp_sum(passed[0].count_ones() + passed[1].count_ones());
+        let mut mine = 0;
+        let mut m = 0;
+        while m < M_TILES {
+            mine += passed[m][0].count_ones() + passed[m][1].count_ones();
+            m += 1;
+        }
+        let (before, total) = arch::warp_sum(mine);
         // The queue holds a window of the warp's pairs.
         let mut window = 0;
         while window < total {
@@ -45,30 +53,38 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
             unsafe {
                 self.fill_queue(sums, passed, before.wrapping_sub(window));
                 arch::warp_barrier();
-                let queued = core::cmp::min(total - window, Self::QUEUE);
+                let queued = core::cmp::min(total - window, QUEUE);
                 self.drain(queued, tile, first_row, draw);
                 arch::warp_barrier();
             }
-            window += Self::QUEUE;
+            window += QUEUE;
         }
     }
 
     /// Writes the thread's passed pairs to the queue, the first to place `at`; those
     /// that fall outside are left out.
     #[inline(always)]
-    unsafe fn fill_queue(&self, sums: &Sums<M_TILES, N_TILES>, passed: [u32; 2], at: u32) {
+    unsafe fn fill_queue(
+        &self,
+        sums: &Sums<M_TILES, N_TILES>,
+        passed: [[u32; 2]; M_TILES],
+        at: u32,
+    ) {
         let mut at = at;
+        // Opaque: hoisted out of the loop over windows, each pair's place would cost a
+        // register.
+        let place = arch::opaque(self.line(0) << 16 | self.column(0, 0));
         let mut fragment = 0;
         while fragment < N_TILES {
             let mut m = 0;
             while m < M_TILES {
-                let bit = fragment * M_TILES + m;
                 let mut column = 0;
                 while column < 2 {
-                    if passed[column] >> bit & 1 != 0 {
-                        if at < Self::QUEUE {
+                    if passed[m][column] >> fragment & 1 != 0 {
+                        if at < QUEUE {
                             let values = pair(&sums[m][fragment], column);
-                            let place = self.line(m) << 16 | self.column(fragment, column);
+                            let place = place
+                                + (m as u32 * self.lines.1 << 16 | (fragment * 8 + column) as u32);
                             // SAFETY: `at` is inside the queue.
                             unsafe {
                                 self.queue.add(at as usize).write(values);

@@ -1,0 +1,115 @@
+//! Hint warps: the rows, hints and levels that the consumers' sieves will ask for.
+
+use super::Call;
+use super::consumer::{self, Share};
+use crate::abi::sm90;
+use crate::arch;
+use crate::kernels::finish::Workspace;
+use crate::kernels::schedule::Tile;
+use crate::kernels::sieve::Sieve;
+
+/// Threads of the hint warps.
+const THREADS: u32 = sm90::HINT_WARPS * 32;
+
+/// Runs a thread of the hint warps, `thread` counted from 0.
+///
+/// # Safety
+/// All threads of the hint warps.
+#[inline(always)]
+pub(super) unsafe fn run<const M_TILES: usize, const N_TILES: usize>(call: &Call<'_>, thread: u32) {
+    let tile_b = N_TILES as u32 * 8;
+    let turns = consumer::turns(M_TILES);
+    let mut item = call.first_item;
+    let mut turn = 0;
+    // A bit a warpgroup. The first round of `hints_free` passes at once.
+    let (mut free_parities, mut wanted_parities) = (0b11, 0);
+    // SAFETY: the caller's promise.
+    unsafe {
+        while item < call.schedule.items() {
+            let tile = call.schedule.tile(item);
+            let first_row = tile.tile_b * tile_b;
+            let turns_back = call.step * turns as u64;
+            let new_rows = call.params.draws != 1
+                || item < call.first_item + turns_back
+                || call.schedule.tile(item - turns_back).tile_b != tile.tile_b;
+            // Opaque: unrolled, there would be a copy of everything for each warpgroup.
+            let end = arch::opaque(if turns == 1 { sm90::GROUPS } else { turn + 1 });
+            let mut draw = 0;
+            while draw < call.params.draws {
+                let mut group = turn;
+                while group < end {
+                    arch::barrier_wait(call.ring.hints_free(group), free_parities >> group & 1);
+                    free_parities ^= 1 << group;
+                    let sieve = sieve::<M_TILES, N_TILES>(call, group, thread);
+                    if new_rows {
+                        sieve.write_rows(first_row, draw, thread, THREADS);
+                        arch::warps_barrier(sm90::HINT_BARRIER, THREADS);
+                    }
+                    write_hints(&sieve, tile, thread);
+                    if turns != 1 {
+                        arch::warp_barrier();
+                        arch::barrier_arrive(call.ring.hints_ready(group));
+                    }
+                    group += 1;
+                }
+                let mut group = turn;
+                while turns == 1 && group < end {
+                    if draw == 0 {
+                        let wanted = call.ring.levels_wanted(group);
+                        arch::barrier_wait(wanted, wanted_parities >> group & 1);
+                        wanted_parities ^= 1 << group;
+                    }
+                    let sieve = sieve::<M_TILES, N_TILES>(call, group, thread);
+                    let unset = sieve.write_levels(first_row, draw, thread, THREADS);
+                    let unset = arch::warps_any(unset, sm90::HINT_BARRIER, THREADS);
+                    if thread == 0 {
+                        call.ring.unset(group).write(unset as u32);
+                    }
+                    arch::warp_barrier();
+                    arch::barrier_arrive(call.ring.hints_ready(group));
+                    group += 1;
+                }
+                draw += 1;
+            }
+            turn = (turn + 1) % turns;
+            item += call.step;
+        }
+    }
+}
+
+/// The sieve of a warpgroup, as the thread's lane of its first warp sees it.
+#[inline(always)]
+unsafe fn sieve<'a, const M_TILES: usize, const N_TILES: usize>(
+    call: &Call<'a>,
+    group: u32,
+    thread: u32,
+) -> Sieve<'a, M_TILES, N_TILES> {
+    let share = Share::new(M_TILES, group, thread % 32);
+    // SAFETY: the ring has room for a sieve a warpgroup.
+    unsafe {
+        Sieve::new(
+            call.params,
+            Workspace::new(call.params),
+            call.ring.sieve(group),
+            share.thread,
+            share.lines(),
+            sm90::HINT_BARRIER,
+        )
+    }
+}
+
+#[inline(always)]
+unsafe fn write_hints<const M_TILES: usize, const N_TILES: usize>(
+    sieve: &Sieve<'_, M_TILES, N_TILES>,
+    tile: Tile,
+    thread: u32,
+) {
+    // Opaque: unrolled, the chains of all warps would want registers at once.
+    let warps = arch::opaque(sm90::GROUP_WARPS);
+    let mut fragment = thread / 32;
+    while fragment < N_TILES as u32 {
+        // SAFETY: the rows are there, and the consumers wait.
+        unsafe { sieve.hint_fragment(tile, fragment, warps) };
+        fragment += sm90::HINT_WARPS;
+    }
+}
