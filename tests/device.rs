@@ -7,7 +7,7 @@
 //! `long_` are too long to run under a sanitizer; the others do less of the same there,
 //! if `FLASH_SAMPLING_SANITIZER` is 1.
 
-use flash_sampling::{CpuOptions, CpuVariant, Dtype};
+use flash_sampling::{CpuOptions, CpuVariant, Dtype, NO_TOKEN};
 use flash_sampling_kernels::gumbel::noise;
 use flash_sampling_kernels::kernels::noise_probe::digest;
 use flash_sampling_tests::checks;
@@ -68,6 +68,50 @@ fn portable_kernel_is_the_cpu_reference() {
         }
     }
     panel.assert_everyone_answered();
+}
+
+/// Random inputs through the planner's choice: a row has the bits that it has alone,
+/// whatever variant its batch takes, and wherever its vocabulary is cut between tiles.
+#[test]
+fn bits_depend_neither_on_the_batch_nor_on_the_shard() {
+    const VOCAB: usize = 1_000;
+    const HIDDEN: usize = 1_096;
+    let Some(mut panel) = gpu::planners_choice() else { return };
+    let mut ask = |case: &Case| {
+        let mut found = Vec::new();
+        panel.sample_each(case, |_, output| {
+            found = output.tokens.iter().copied().zip(output.scores.iter().copied()).collect();
+        });
+        found
+    };
+    let head = Head::new(Matrix::random(81, Dtype::Bf16, VOCAB, HIDDEN, 0.1));
+    let hidden_states = Matrix::random(82, Dtype::Bf16, 512, HIDDEN, 2.0);
+    let rows = rows_of(512, &[1.0, 0.0, 0.7]);
+    let all = Case::new("random", &Arc::new(head.clone()), hidden_states, rows).inexact();
+    let bits = |(token, score): (u32, f32)| (token, score.to_bits());
+    for batch in [2, 8, 9, 16, 17, 32, 33, 64, 65, 96, 97, 128, 129, 192, 193, 256, 257, 512] {
+        let found = ask(&all.select(&(0..batch).collect::<Vec<_>>()));
+        for row in [0, batch / 2, batch - 1] {
+            let alone = ask(&all.select(&[row]))[0];
+            assert_eq!(bits(found[row]), bits(alone), "row {row} of {batch}");
+        }
+    }
+    let whole = all.select(&[0, 1, 2, 3, 4]);
+    let expected = ask(&whole);
+    for cut in [128, 384, 896] {
+        let mut best = vec![(NO_TOKEN, f32::NEG_INFINITY); whole.batch()];
+        for (from, to) in [(0, cut), (cut, VOCAB)] {
+            let shard = Case { head: Arc::new(head.shard(from, to)), ..whole.clone() };
+            for (best, found) in best.iter_mut().zip(ask(&shard)) {
+                if found.1 > best.1 {
+                    *best = found;
+                }
+            }
+        }
+        for (row, (best, expected)) in best.into_iter().zip(&expected).enumerate() {
+            assert_eq!(bits(best), bits(*expected), "row {row}, cut at {cut}");
+        }
+    }
 }
 
 #[test]

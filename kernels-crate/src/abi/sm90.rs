@@ -34,9 +34,9 @@ pub const HINT_WARPS: u32 = GROUP_WARPS - 1;
 pub const HINT_BARRIER: u32 = 1;
 /// Named barriers of the consumer warpgroups, from this on.
 pub const GROUP_BARRIERS: u32 = 2;
-/// Registers a thread keeps in the first warpgroup, and takes in the two consumers': 128 · (72 + 2 · 216) of 65,536.
-pub const SUPPORT_REGISTERS: u32 = 72;
-/// See [`SUPPORT_REGISTERS`].
+/// Registers that a thread of the first warpgroup keeps.
+pub const SUPPORT_REGISTERS: u32 = 80;
+/// Registers that a consumer thread takes: 128 · (80 + 2 · 216) are all of a multiprocessor.
 pub const CONSUMER_REGISTERS: u32 = 216;
 /// Alignment of the ring, which the 128-byte swizzle asks for.
 pub const ALIGNMENT_BYTES: u32 = 1024;

@@ -32,7 +32,8 @@ struct Draws {
 
 impl Draws {
     fn of_a_small_vocabulary(panel: &Panel, calls: u64) -> Self {
-        Self { calls: panel.effort().choose(2, calls, calls), batch: 64, draws: 64 }
+        let (calls, draws) = panel.effort().choose((1, 16), (calls, 64), (calls, 64));
+        Self { calls, batch: 64, draws }
     }
 
     fn total(self) -> u64 {

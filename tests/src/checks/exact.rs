@@ -48,7 +48,8 @@ fn case(batch: usize, vocab: usize, hidden: usize) -> Case {
 
 /// i) Sizes of every kind against each other.
 pub fn shapes(panel: &mut Panel) {
-    for hidden in [1, 7, 63, 65, 576, 1_000] {
+    let all: &[usize] = &[1, 7, 63, 65, 576, 1_000];
+    for &hidden in panel.effort().choose(&[7, 576][..], all, all) {
         for (vocab, batch) in [(1, 3), (2, 5), (127, 9), (129, 17), (49_152, 2)] {
             ask(panel, &case(batch, vocab, hidden));
         }
@@ -57,7 +58,8 @@ pub fn shapes(panel: &mut Panel) {
 
 /// Sizes one off the tiles' multiples.
 pub fn ragged_edges(panel: &mut Panel) {
-    for vocab in [8, 127, 128, 129, 255, 257, 1_000] {
+    let all: &[usize] = &[8, 127, 128, 129, 255, 257, 1_000];
+    for &vocab in panel.effort().choose(&[127, 257][..], all, all) {
         for hidden in [8, 31, 33, 64, 72] {
             ask(panel, &case(9, vocab, hidden));
         }
@@ -66,7 +68,11 @@ pub fn ragged_edges(panel: &mut Panel) {
 
 /// Every batch tile, full and one off.
 pub fn batches(panel: &mut Panel) {
-    for batch in [1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 200] {
+    let all: &[usize] = &[
+        1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 95, 96, 97, 127, 128, 129, 191, 192,
+        193, 255, 256, 257, 600,
+    ];
+    for &batch in panel.effort().choose(&[1, 17, 65, 200, 300][..], all, all) {
         ask(panel, &case(batch, 300, 72));
     }
 }
@@ -77,7 +83,8 @@ pub fn dtypes(panel: &mut Panel) {
     for (weights_dtype, hidden_dtype) in
         dtypes.into_iter().flat_map(|weights| dtypes.map(|hidden| (weights, hidden)))
     {
-        for batch in [5, 70] {
+        let all: &[usize] = &[5, 70];
+        for &batch in panel.effort().choose(&[70][..], all, all) {
             let mut case = case(batch, 300, 64);
             case.name = format!("weights {weights_dtype:?}, hidden states {hidden_dtype:?}");
             case.head = Arc::new(Head::new(Matrix::integers(WEIGHTS, weights_dtype, 300, 64)));
