@@ -131,6 +131,8 @@ pub unsafe fn sample_sm90<E, const M_TILES: usize, const N_TILES: usize, const C
     // role accounts for every slab.
     unsafe {
         if thread == 0 {
+            arch::prefetch_map(weights_map);
+            arch::prefetch_map(hidden_map);
             ring.init(sm90::GROUPS / consumer::turns(M_TILES) * CLUSTER);
         }
         if CLUSTER == 1 {
