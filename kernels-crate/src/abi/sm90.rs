@@ -34,10 +34,16 @@ pub const HINT_WARPS: u32 = GROUP_WARPS - 1;
 pub const HINT_BARRIER: u32 = 1;
 /// Named barriers of the consumer warpgroups, from this on.
 pub const GROUP_BARRIERS: u32 = 2;
+/// Registers that a launch gives each thread: an even share of a multiprocessor's, in the
+/// eights that they come in.
+const LAUNCH_REGISTERS: u32 = 65_536 / THREADS / 8 * 8;
 /// Registers that a thread of the first warpgroup keeps.
-pub const SUPPORT_REGISTERS: u32 = 80;
-/// Registers that a consumer thread takes: 128 · (80 + 2 · 216) are all of a multiprocessor.
+pub const SUPPORT_REGISTERS: u32 = 72;
+/// Registers that a consumer thread takes.
 pub const CONSUMER_REGISTERS: u32 = 216;
+// What the consumers wait for must have been given back, or they wait forever.
+const _: () =
+    assert!(SUPPORT_REGISTERS + GROUPS * CONSUMER_REGISTERS <= (1 + GROUPS) * LAUNCH_REGISTERS);
 /// Alignment of the ring, which the 128-byte swizzle asks for.
 pub const ALIGNMENT_BYTES: u32 = 1024;
 /// Bytes of a barrier.
@@ -60,12 +66,12 @@ const GROUPS_BYTES: u32 = (GROUPS * GROUP_BYTES).next_multiple_of(16);
 const BLOCK_BYTES: u32 = 232_448;
 
 /// Greatest batch tile whose sums one warpgroup can hold for a whole vocabulary tile.
-const LARGEST_ALTERNATING: u32 = 160;
+const LARGEST_ALTERNATING: u32 = 128;
 
 /// Tiles of 64 vocabulary rows that a consumer warpgroup multiplies: both of a tile's,
 /// when the warpgroups take whole tiles in turn, or one, when they share each tile.
 pub const fn m_tiles(tile_b: u32) -> u32 {
-    if tile_b <= LARGEST_ALTERNATING { 2 } else { 1 }
+    if tile_b <= LARGEST_ALTERNATING { GROUPS } else { 1 }
 }
 
 /// Bytes of the sieves of all consumer warpgroups.

@@ -14,20 +14,28 @@
 //! outputs nothing.
 //!
 //! *Mapping*: one block a multiprocessor walks over (vocabulary tile, batch tile)
-//! pairs. The vocabulary is the M axis. Each of two consumer warpgroups owns 64 rows of
-//! the tile for all its batch rows, so that a thread holds, of each batch row, one pair
-//! of tokens that share random words.
+//! pairs. The vocabulary is the M axis. Up to 128 batch rows, the two consumer warpgroups
+//! take whole tiles in turn, so that one's epilogue runs beside the other's products;
+//! beyond, their sums would not fit, and each has 64 rows of every tile. Either way a
+//! thread holds pairs of tokens that share random words.
 //!
 //! *Shared memory*: `sm90::shared_bytes`: the ring of stages (a slab of weights, then one
 //! of hidden states, each 1024-byte aligned), the barriers, a sieve a consumer warpgroup.
 //!
-//! *Roles and barriers*: the first warp of the first warpgroup is the producer: it
-//! waits on `empty[stage]` (first parity 1), announces the bytes on `full[stage]` and
-//! starts the copies. Consumers wait on `full[stage]` (first parity 0), issue the
-//! stage's products, and release the stage before it, whose products are complete. In
-//! a cluster each block copies its share of the hidden states to all blocks, so a
-//! stage is empty when the consumers of all of them have released it. The ring runs
-//! on across tiles: memory does not idle during an epilogue.
+//! *Roles*: of the first warpgroup, the first warp is the producer (`producer.rs`), the
+//! others draw the hints of the tiles to come (`hints.rs`); the other two warpgroups are
+//! the consumers (`consumer.rs`). `docs/design/hopper-pipeline.md` shows how they meet.
+//!
+//! *Barriers* (`ring.rs`): the producer waits on `empty[stage]` (first parity 1),
+//! announces the bytes on `full[stage]` and starts the copies. Consumers wait on
+//! `full[stage]` (first parity 0), issue the first half of the stage's products, which
+//! completes the stage before it, and release that. In a cluster each block copies its
+//! share of the hidden states to all blocks, so a stage is empty when the consumers of all
+//! of them have released it. The ring runs on across tiles: memory does not idle during
+//! an epilogue. `turn` orders the warpgroups where they alternate: a parity tells only two
+//! rounds apart, so nobody may wait for a stage further ahead. `hints_free` and
+//! `hints_ready` hand a sieve's rows and hints over and back; `levels_wanted` tells when
+//! to read the levels where the warpgroups share tiles.
 //!
 //! *Numerics*: f32 sums, in steps of 16 along d, from the slab `Call::first_slab` on and
 //! around: the same order in every variant and every shard.
@@ -48,6 +56,12 @@ mod ring;
 
 pub use consumer::WgmmaElement;
 
+use self::ring::Ring;
+use super::schedule::{Schedule, Tile};
+use crate::abi::{SampleParams, TILE_V, sm90};
+use crate::arch;
+use crate::dims::ceil_div;
+
 /// Tiles of 64 rows that a warpgroup has of a tile, for batch tiles of `n_tiles` · 8 rows.
 pub const fn m_tiles(n_tiles: u32) -> usize {
     sm90::m_tiles(n_tiles * 8) as usize
@@ -57,12 +71,6 @@ pub const fn m_tiles(n_tiles: u32) -> usize {
 pub const fn cluster(n_tiles: u32) -> u32 {
     sm90::cluster(n_tiles * 8)
 }
-
-use self::ring::Ring;
-use super::schedule::{Schedule, Tile};
-use crate::abi::{SampleParams, TILE_V, sm90};
-use crate::arch;
-use crate::dims::ceil_div;
 
 /// What all roles know of the call.
 #[derive(Clone, Copy)]
@@ -131,8 +139,6 @@ pub unsafe fn sample_sm90<E, const M_TILES: usize, const N_TILES: usize, const C
     // role accounts for every slab.
     unsafe {
         if thread == 0 {
-            arch::prefetch_map(weights_map);
-            arch::prefetch_map(hidden_map);
             ring.init(sm90::GROUPS / consumer::turns(M_TILES) * CLUSTER);
         }
         if CLUSTER == 1 {

@@ -197,16 +197,6 @@ pub unsafe fn copy_box_to(target: u32, map: u64, column: u32, row: i32, barrier:
     }
 }
 
-/// Fetches a tensor map ahead of the copies that need it ("prefetch").
-///
-/// # Safety
-/// `map` is a tensor map's address.
-#[inline(always)]
-pub unsafe fn prefetch_map(map: u64) {
-    // SAFETY: the caller's promise.
-    unsafe { asm!("prefetch.tensormap [{}];", in(reg64) map, options(nostack)) }
-}
-
 /// Index of the block in its cluster ("%cluster_ctarank").
 #[inline(always)]
 pub fn cluster_rank() -> u32 {

@@ -175,11 +175,8 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
                     let unset = if turns == 1 {
                         call.ring.unset(group).read() != 0
                     } else {
-                        arch::warps_any(
-                            sieve.raise_levels(first_row, draw),
-                            barrier,
-                            sm90::GROUP_THREADS,
-                        )
+                        let unset = sieve.raise_levels(first_row, draw);
+                        arch::warps_any(unset, barrier, sm90::GROUP_THREADS)
                     };
                     sieve.offer_draw(&mut sums, tile, first_row, draw, unset);
                 }

@@ -45,7 +45,7 @@ pub(super) unsafe fn run<const M_TILES: usize, const N_TILES: usize>(call: &Call
                         sieve.write_rows(first_row, draw, thread, THREADS);
                         arch::warps_barrier(sm90::HINT_BARRIER, THREADS);
                     }
-                    write_hints(call, &sieve, tile, thread);
+                    write_hints(&sieve, tile, thread);
                     if turns != 1 {
                         arch::warp_barrier();
                         arch::barrier_arrive(call.ring.hints_ready(group));
@@ -100,19 +100,14 @@ unsafe fn sieve<'a, const M_TILES: usize, const N_TILES: usize>(
 
 #[inline(always)]
 unsafe fn write_hints<const M_TILES: usize, const N_TILES: usize>(
-    call: &Call<'_>,
     sieve: &Sieve<'_, M_TILES, N_TILES>,
     tile: Tile,
     thread: u32,
 ) {
     // Opaque: unrolled, the chains of all warps would want registers at once.
     let warps = arch::opaque(sm90::GROUP_WARPS);
-    // Past the batch nothing passes, whatever the hint.
-    let tile_b = N_TILES as u32 * 8;
-    let rows = core::cmp::min(call.params.batch - tile.tile_b * tile_b, tile_b);
-    let end = rows.div_ceil(8);
     let mut fragment = thread / 32;
-    while fragment < end {
+    while fragment < N_TILES as u32 {
         // SAFETY: the rows are there, and the consumers wait.
         unsafe { sieve.hint_fragment(tile, fragment, warps) };
         fragment += sm90::HINT_WARPS;

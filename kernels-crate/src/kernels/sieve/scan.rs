@@ -33,6 +33,8 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
                     passed[m][0] |= (self.passes(sums, m, fragment, 0) as u32) << fragment;
                     passed[m][1] |= (self.passes(sums, m, fragment, 1) as u32) << fragment;
                 }
+                // Opaque, step by step: the bits are kept, not the conditions behind them.
+                passed[m] = passed[m].map(arch::opaque);
                 m += 1;
             }
             fragment += 1;
@@ -40,8 +42,6 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         let mut mine = 0;
         let mut m = 0;
         while m < M_TILES {
-            // Opaque: the bits are kept, not the conditions behind them.
-            passed[m] = passed[m].map(arch::opaque);
             mine += passed[m][0].count_ones() + passed[m][1].count_ones();
             m += 1;
         }
