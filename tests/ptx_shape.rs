@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 
 use flash_sampling_kernels::abi::{
-    Kernel, NOISE_DIGEST_ENTRY, NOISE_ENTRY, SampleParams, TILE_V, VARIANTS, Variant, mma,
+    Kernel, NOISE_DIGEST_ENTRY, NOISE_ENTRY, SampleParams, TILE_V, VARIANTS, Variant, mma, sm90,
 };
 
 /// A committed file: architecture, compute capability, PTX ISA version.
@@ -20,6 +20,10 @@ const MMA_D: u32 = 16;
 
 /// Bytes that one `cp.async` brings.
 const COPY_BYTES: u32 = 16;
+
+/// Bytes of a matrix among the parameters.
+const ADDRESS_BYTES: usize = 8;
+const TENSOR_MAP_BYTES: usize = 128;
 
 /// An entry's text, in its three parts.
 struct Entry {
@@ -135,15 +139,21 @@ fn target_and_version_are_as_promised() {
 
 #[test]
 fn parameters_and_launch_bounds_are_those_of_abi() {
-    let check = |variant: &Variant, entry: &Entry, at: &str| {
-        assert_eq!(entry.parameters, [8, 8, size_of::<SampleParams>()], "{at}");
-        let threads = format!(".maxntid {}, 1, 1\n", variant.threads);
-        let blocks = format!(".minnctapersm {}", variant.blocks_per_sm);
-        assert!(entry.bounds.contains(&threads), "{at}: {}", entry.bounds);
-        assert!(entry.bounds.ends_with(&blocks), "{at}: {}", entry.bounds);
+    let check = |matrix_bytes: usize| {
+        move |variant: &Variant, entry: &Entry, at: &str| {
+            let expected = [matrix_bytes, matrix_bytes, size_of::<SampleParams>()];
+            assert_eq!(entry.parameters, expected, "{at}");
+            let Variant { threads, blocks_per_sm, cluster, .. } = variant;
+            let mut bounds = format!(".maxntid {threads}, 1, 1\n.minnctapersm {blocks_per_sm}");
+            if *cluster > 1 {
+                bounds += &format!("\n.explicitcluster\n.reqnctapercluster {cluster}, 1, 1");
+            }
+            assert!(entry.bounds.ends_with(&bounds), "{at}: {}", entry.bounds);
+        }
     };
-    for_each_variant(Kernel::SampleSimt, check);
-    for_each_variant(Kernel::SampleMma, check);
+    for_each_variant(Kernel::SampleSimt, check(ADDRESS_BYTES));
+    for_each_variant(Kernel::SampleMma, check(ADDRESS_BYTES));
+    for_each_variant(Kernel::SampleSm90, check(TENSOR_MAP_BYTES));
     for (arch, ..) in FILES {
         let entries = entries(&text(arch));
         assert_eq!(entries[NOISE_ENTRY].parameters, [8, 4, 4], "{arch}");
@@ -233,5 +243,71 @@ fn mma_copies_whole_slabs() {
         assert_eq!(copies % slab, 0, "{at}: {copies} copies, {slab} a slab");
         assert!((2..=stages).contains(&(copies / slab)), "{at}: {copies} copies, {slab} a slab");
         assert_eq!(entry.count("cp.async.wait_group"), 1, "{at}");
+    });
+}
+
+/// The copy engine faults on a tensor map that is not aligned to 64 bytes.
+#[test]
+fn tensor_maps_are_aligned() {
+    for (arch, compute_capability, _) in FILES {
+        let text = text(arch);
+        let mapped = |v: &&Variant| v.kernel == Kernel::SampleSm90 && v.runs_on(compute_capability);
+        let expected = 2 * VARIANTS.iter().filter(mapped).count();
+        let maps = text.lines().filter(|line| line.contains(&format!("[{TENSOR_MAP_BYTES}]")));
+        let maps: Vec<_> = maps.filter(|line| line.contains(".param")).collect();
+        assert_eq!(maps.len(), expected, "{arch}");
+        assert!(maps.iter().all(|line| line.contains(".align 64 ")), "{arch}: {maps:?}");
+    }
+}
+
+/// Products of a slab, of one warpgroup.
+fn products(variant: &Variant) -> usize {
+    (sm90::m_tiles(variant.tile_b) * sm90::TILE_D / MMA_D) as usize
+}
+
+/// The loop over slabs stands in the text once or more (its first round may be apart): each
+/// time with two halves of a slab's products, each of which is fenced and committed.
+#[test]
+fn sm90_products_are_whole_slabs() {
+    for_each_variant(Kernel::SampleSm90, |variant, entry, at| {
+        let products = products(variant);
+        let found = entry.count("wgmma.mma_async");
+        let loops = found / products;
+        assert!(loops >= 1 && found == loops * products, "{at}: {found} of {products}");
+        assert_eq!(entry.count("wgmma.fence"), 2 * loops, "{at}: fences");
+        assert_eq!(entry.count("wgmma.commit_group"), 2 * loops, "{at}: commits");
+        assert_eq!(entry.count("wgmma.wait_group"), loops + 1, "{at}: waits");
+        assert_eq!(entry.count("cp.async.bulk.tensor"), 2, "{at}: copies of a slab");
+    });
+}
+
+/// Of the block or cluster: one barrier before the roles, and a cluster's one after. Of
+/// the hint warps: one after the rows, and where tiles are shared a reduction over the
+/// levels. Of a consumer warpgroup: one after the levels, one to hand over and its
+/// reduction, one between writing and clearing, and where tiles alternate a reduction
+/// over the levels.
+#[test]
+fn sm90_synchronization_is_where_the_source_has_it() {
+    for_each_variant(Kernel::SampleSm90, |variant, entry, at| {
+        let clustered = usize::from(variant.cluster > 1);
+        assert_eq!(entry.count("bar.sync"), 5 - clustered, "{at}: bar.sync");
+        assert_eq!(entry.count("bar.red"), 2, "{at}: bar.red");
+        // An arrival and a wait each.
+        assert_eq!(entry.count("barrier.cluster"), 2 * 2 * clustered, "{at}: barrier.cluster");
+        assert_eq!(entry.count("shfl.sync"), 5 + 1, "{at}: shfl");
+        assert_eq!(entry.count("setmaxnreg"), 2, "{at}: setmaxnreg");
+        let barriers = sm90::stages(variant.tile_b) * sm90::STAGE_BARRIERS
+            + sm90::GROUPS * sm90::GROUP_BARRIERS_COUNT;
+        assert_eq!(entry.count("mbarrier.init"), barriers as usize, "{at}: mbarrier.init");
+        // Stages empty and full, the turn or the levels wanted, hints ready and free.
+        let waits = entry.count("mbarrier.try_wait");
+        assert_eq!(waits, entry.count("wgmma.mma_async") / products(variant) + 4, "{at}: waits");
+        let once = ["bar.sync", "bar.red", "shfl.sync", "setmaxnreg", "wgmma.", "elect.sync"];
+        let anchored: usize = once.iter().map(|name| entry.count(name)).sum();
+        // Handing over is one statement of a barrier and a reduction, a cluster's barrier
+        // one of two instructions; a wait has an anchor before and one after. The queue is
+        // ordered by two anchors of its own, and each handing over of hints by one.
+        let anchors = anchored - 1 + 2 * clustered + 2 * waits + 2 + 2;
+        assert_eq!(entry.count("bar.warp.sync"), anchors, "{at}: one anchor for each");
     });
 }
