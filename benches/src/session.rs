@@ -1,6 +1,6 @@
 //! One run of the benchmark: the contenders on one card, cell by cell.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::SystemTime;
 
