@@ -3,6 +3,8 @@
 //!
 //! `cuda_builder` compiles this with `no_std`, and `cuda_std` has the panic handler.
 
+#![cfg_attr(feature = "sm_90a", feature(asm_experimental_arch))]
+
 use cuda_std::kernel;
 use half::{bf16, f16};
 
