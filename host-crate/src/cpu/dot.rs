@@ -52,13 +52,13 @@ pub(super) unsafe fn dots<L: Lanes, E: Widen, const R: usize, const C: usize>(
                 multiply(sums, &w, &row[n_whole]);
             }
         }
-        let mut lanes = [[[0.0; LANES]; R]; C];
+        let mut dots = [[0.0; R]; C];
         for c in 0..C {
             for r in 0..R {
-                lanes[c][r] = sums[c][r].to_array();
+                dots[c][r] = sums[c][r].sum();
             }
         }
-        lanes.map(|row| row.map(sum_lanes))
+        dots
     }
 }
 
@@ -71,17 +71,4 @@ unsafe fn multiply<L: Lanes, const R: usize>(sums: &mut [L; R], weights: &[L; R]
         // SAFETY: as above.
         *sum = unsafe { sum.add_product(w, h) };
     }
-}
-
-/// The sum, by halves.
-#[inline(always)]
-fn sum_lanes(mut lanes: [f32; LANES]) -> f32 {
-    let mut n = LANES / 2;
-    while n > 0 {
-        for i in 0..n {
-            lanes[i] += lanes[i + n];
-        }
-        n /= 2;
-    }
-    lanes[0]
 }

@@ -34,10 +34,10 @@ pub(super) trait Lanes: Copy {
     /// # Safety
     /// As [`Lanes::zero`].
     unsafe fn add_product(self, a: Self, b: Self) -> Self;
-    /// The values.
+    /// The sum, by halves: lanes `i` and `i + 8` first, at last 0 and 1.
     /// # Safety
     /// As [`Lanes::zero`].
-    unsafe fn to_array(self) -> [f32; LANES];
+    unsafe fn sum(self) -> f32;
     /// Asks for a cache line; any address will do.
     fn prefetch(at: *const u8);
 }
@@ -105,8 +105,16 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
-    unsafe fn to_array(self) -> [f32; LANES] {
-        self.0
+    unsafe fn sum(self) -> f32 {
+        let mut lanes = self.0;
+        let mut n = LANES / 2;
+        while n > 0 {
+            for i in 0..n {
+                lanes[i] += lanes[i + n];
+            }
+            n /= 2;
+        }
+        lanes[0]
     }
 
     #[inline(always)]
@@ -196,20 +204,26 @@ mod x86 {
         }
 
         #[inline(always)]
-        unsafe fn to_array(self) -> [f32; LANES] {
-            let mut values = [0.0; LANES];
-            // SAFETY: sixteen values are writable; the caller enables AVX2.
-            unsafe {
-                _mm256_storeu_ps(values.as_mut_ptr(), self.0[0]);
-                _mm256_storeu_ps(values.as_mut_ptr().add(8), self.0[1]);
-            }
-            values
+        unsafe fn sum(self) -> f32 {
+            // SAFETY: the caller enables AVX2.
+            unsafe { sum_of_8(_mm256_add_ps(self.0[0], self.0[1])) }
         }
 
         #[inline(always)]
         fn prefetch(at: *const u8) {
             // SAFETY: a prefetch does not fault.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+        }
+    }
+
+    /// By halves.
+    #[inline(always)]
+    unsafe fn sum_of_8(lanes: __m256) -> f32 {
+        // SAFETY: the caller enables AVX2.
+        unsafe {
+            let four = _mm_add_ps(_mm256_castps256_ps128(lanes), _mm256_extractf128_ps::<1>(lanes));
+            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<0b01>(two, two)))
         }
     }
 
@@ -254,11 +268,13 @@ mod x86 {
         }
 
         #[inline(always)]
-        unsafe fn to_array(self) -> [f32; LANES] {
-            let mut values = [0.0; LANES];
-            // SAFETY: sixteen values are writable; the caller enables AVX-512.
-            unsafe { _mm512_storeu_ps(values.as_mut_ptr(), self.0) };
-            values
+        unsafe fn sum(self) -> f32 {
+            // SAFETY: the caller enables AVX-512.
+            unsafe {
+                let low = _mm512_castps512_ps256(self.0);
+                let high = _mm512_extractf32x8_ps::<1>(self.0);
+                sum_of_8(_mm256_add_ps(low, high))
+            }
         }
 
         #[inline(always)]
@@ -272,6 +288,31 @@ mod x86 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Sums whose last bits depend on their order.
+    #[test]
+    fn every_kind_sums_in_the_same_order() {
+        let mut sensitive = 0;
+        for seed in 0..100 {
+            let values: [f32; LANES] =
+                std::array::from_fn(|i| ((seed * 31 + i) * 7_919 % 1_000) as f32 / 7.0 - 70.0);
+            // SAFETY: the portable lanes need no instructions, the others are tested for.
+            unsafe {
+                let expected = Portable::from_f32(&values).sum();
+                sensitive += usize::from(expected != values.iter().sum::<f32>());
+                #[cfg(target_arch = "x86_64")]
+                {
+                    if is_x86_feature_detected!("avx2") {
+                        assert_eq!(Avx2::from_f32(&values).sum(), expected);
+                    }
+                    if is_x86_feature_detected!("avx512dq") {
+                        assert_eq!(Avx512::from_f32(&values).sum(), expected);
+                    }
+                }
+            }
+        }
+        assert!(sensitive > 50, "{sensitive} of 100 depend on their order");
+    }
 
     #[test]
     fn every_f16_widens_exactly() {

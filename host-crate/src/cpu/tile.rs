@@ -5,12 +5,12 @@
 use flash_sampling_kernels::abi::TILE_V;
 use flash_sampling_kernels::candidate::Leaders;
 use flash_sampling_kernels::gumbel::noise_bound;
-use flash_sampling_kernels::philox::{PAIR_BIT, Subkey};
+use flash_sampling_kernels::philox::{PAIR, PAIR_BIT, Subkey};
 use flash_sampling_kernels::score::{RowParams, offer_pair, stays_below, token_value};
 use flash_sampling_kernels::status::Status;
 
 use super::dot::dots;
-use super::lanes::{Chunk, Lanes, Widen};
+use super::lanes::{Chunk, LANES, Lanes, Widen};
 use crate::params::SamplingParams;
 use crate::problem::Problem;
 
@@ -86,10 +86,17 @@ unsafe fn sample_rows<L: Lanes, E: Widen, const R: usize, const C: usize>(
     unsafe { multiply_tile::<L, E, R, C>(call, &span, row, &mut values) };
     let draws = call.problem.draws() as usize;
     for (row, values) in (row..call.rows.len()).zip(&mut values) {
-        let status = &mut worker.status[row];
-        let bias = call.bias.map(|bias| &bias[span.weights_row..]);
-        for (v, value) in values[span.from..span.to].iter_mut().enumerate() {
-            *value = token_value(*value, bias.map_or(0.0, |bias| bias[v]), status);
+        if let Some(bias) = call.bias {
+            let bias = &bias[span.weights_row..];
+            for (value, bias) in values[span.from..span.to].iter_mut().zip(bias) {
+                *value += bias;
+            }
+        }
+        if any_special(values) {
+            let status = &mut worker.status[row];
+            for value in &mut values[span.from..span.to] {
+                *value = token_value(*value, 0.0, status);
+            }
         }
         let leaders = &mut worker.leaders[row * draws..][..draws];
         offer_row(values, &span, call.rows[row].row_params(), leaders);
@@ -157,18 +164,50 @@ unsafe fn multiply_tile<L: Lanes, E: Widen, const R: usize, const C: usize>(
     }
 }
 
+/// Whether a value is NaN or `+inf`. Without a branch, so that it becomes vector
+/// instructions.
+#[inline(always)]
+fn any_special(values: &[f32; TILE_V_LEN]) -> bool {
+    let mut any = false;
+    for &value in values {
+        any |= value.is_nan() | (value == f32::INFINITY);
+    }
+    any
+}
+
+/// The greatest value; none is NaN. In lanes, which the compiler would not dare: it sees
+/// an order in a maximum.
+#[inline(always)]
+fn highest(values: &[f32; TILE_V_LEN]) -> f32 {
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    for values in values.as_chunks::<LANES>().0 {
+        for (lane, &value) in lanes.iter_mut().zip(values) {
+            *lane = if value > *lane { value } else { *lane };
+        }
+    }
+    let mut highest = f32::NEG_INFINITY;
+    for lane in lanes {
+        highest = if lane > highest { lane } else { highest };
+    }
+    highest
+}
+
 /// Offers a row's tile of values to the leaders of each draw.
 #[inline(always)]
 fn offer_row(values: &[f32; TILE_V_LEN], span: &Span, row: RowParams, leaders: &mut [Leaders]) {
-    let highest = values.iter().fold(f32::NEG_INFINITY, |a, &b| if b > a { b } else { a });
+    let highest = highest(values);
     for (draw, leaders) in (0..).zip(leaders) {
         let threshold = leaders.second.score();
         let Some(cutoff) = highest_word(highest, row.temperature, threshold) else { continue };
         let subkey = Subkey::new(row.key, draw);
-        if lowest_word(subkey, span) > cutoff {
+        let lowest = lowest_words(subkey, span.first_token);
+        if lowest.iter().fold(u32::MAX, |a, &b| a.min(b)) > cutoff {
             continue;
         }
-        for base in pair_bases(span.to) {
+        for (base, lowest) in pair_bases(span.to).zip(lowest) {
+            if lowest > cutoff {
+                continue;
+            }
             let y = [values[base as usize], values[(base + PAIR_BIT) as usize]];
             let threshold = leaders.second.score();
             offer_pair(y, span.first_token + base, row.temperature, subkey, threshold, leaders);
@@ -184,14 +223,13 @@ fn highest_word(value: f32, temperature: f32, threshold: f32) -> Option<u32> {
     words.find(|&word| !stays_below(value, temperature, noise_bound(word), threshold))
 }
 
-/// The lowest word of the pairs of a span: the one with the greatest noise.
+/// The lower word of each pair of a tile: the one with the greater noise.
 #[inline(always)]
-fn lowest_word(subkey: Subkey, span: &Span) -> u32 {
-    let mut lowest = u32::MAX;
-    for base in pair_bases(span.to) {
-        for word in subkey.pair_words(span.first_token + base) {
-            lowest = lowest.min(word);
-        }
+fn lowest_words(subkey: Subkey, first_token: u32) -> [u32; TILE_V_LEN / PAIR] {
+    let mut lowest = [0; TILE_V_LEN / PAIR];
+    for (lowest, base) in lowest.iter_mut().zip(pair_bases(TILE_V_LEN)) {
+        let [lower, upper] = subkey.pair_words(first_token + base);
+        *lowest = lower.min(upper);
     }
     lowest
 }
