@@ -24,6 +24,7 @@ use flash_sampling::{
     CpuVariant, Inputs, MatrixRef, Operand, Output, Sampler, SamplingParams, Status, bf16,
 };
 use flash_sampling_benches::shapes::{CPU_SHAPES, Shape};
+use flash_sampling_benches::timing::Summary;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use rayon::prelude::*;
@@ -225,7 +226,7 @@ fn read_all(weights: &[bf16]) -> u64 {
     weights.par_chunks(share).map(sum).reduce(|| 0, u64::wrapping_add)
 }
 
-/// A sum in sixteen lanes, which the compiler makes vector instructions of.
+/// A sum in lanes, which the compiler makes vector instructions of.
 fn sum(weights: &[bf16]) -> u64 {
     let mut lanes = [0u16; 64];
     for chunk in weights.as_chunks::<64>().0 {
@@ -253,9 +254,8 @@ fn print(table: &[Comparison]) {
         table.iter().filter(|comparison| !comparison.rounds.ours.is_empty())
     {
         let [ours, candle, read] = [&rounds.ours, &rounds.candle, &rounds.read].map(|times| {
-            let mut times = times.clone();
-            times.sort_by(f64::total_cmp);
-            (times[times.len() / 2], times[0])
+            let median = Summary::of(times.clone()).map_or(f64::NAN, |summary| summary.median);
+            (median, times.iter().copied().fold(f64::INFINITY, f64::min))
         });
         let speed = |seconds: f64| shape.weights_bytes() as f64 / seconds / 1e9;
         println!(

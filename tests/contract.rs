@@ -1,45 +1,12 @@
 //! Is misuse told apart and told well? One case for each error, with its text; no
 //! input panics; a call in the steady state allocates nothing in its thread.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use flash_sampling::{
     Call, CpuOptions, CpuVariant, CudaFailure, DeviceLimits, Dtype, Error, Inputs, MatrixRef, Need,
     Operand, Output, Plan, Problem, ProblemBuilder, Sampler, SamplingParams, bf16, check_workspace,
     f16, workspace_bytes,
 };
-
-/// Counts the allocations of each thread.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-}
-
-// SAFETY: every call is passed on to `System`; counting does not allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promise.
-        unsafe { System.realloc(ptr, layout, new_size) }
-    }
-}
+use flash_sampling_tests::allocations::{Counting, allocations};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -346,27 +313,27 @@ fn bad_shapes_never_panic() {
 }
 
 /// Allocations in this thread by `calls` calls after a first.
-fn allocations(options: CpuOptions, calls: u64) -> u64 {
+fn allocations_of(options: CpuOptions, calls: u64) -> u64 {
     let fixture = Fixture::new();
     let bias = [0.5; VOCAB];
     let inputs = fixture.inputs().with_bias(&bias);
     let mut sampler = Sampler::cpu_with(options).unwrap();
     let mut output = Output::default();
     sampler.sample(&inputs, &fixture.rows, 4, &mut output).unwrap();
-    let before = ALLOCATIONS.get();
+    let before = allocations();
     for call in 0..calls {
         // Smaller problems fit in what the larger one left.
         let draws = if call % 2 == 0 { 4 } else { 1 };
         sampler.sample(&inputs, &fixture.rows, draws, &mut output).unwrap();
     }
-    ALLOCATIONS.get() - before
+    allocations() - before
 }
 
 #[test]
 fn a_call_in_the_steady_state_allocates_nothing() {
     for variant in CpuVariant::ALL.into_iter().filter(|variant| variant.available()) {
         let options = CpuOptions { threads: Some(1), variant: Some(variant) };
-        assert_eq!(allocations(options, 50), 0, "{}", variant.name());
+        assert_eq!(allocations_of(options, 50), 0, "{}", variant.name());
     }
 }
 
@@ -375,6 +342,6 @@ fn a_call_in_the_steady_state_allocates_nothing() {
 #[test]
 fn a_call_on_a_pool_allocates_a_queue_block_now_and_then() {
     let options = CpuOptions { threads: Some(2), variant: None };
-    let found = allocations(options, 1260);
+    let found = allocations_of(options, 1260);
     assert!((1..=1260 / 63 + 1).contains(&found), "{found} allocations in 1260 calls");
 }

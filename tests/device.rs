@@ -15,7 +15,6 @@ use flash_sampling_tests::gpu::{self, EasyDoor, EngineDoor, Gpu};
 use flash_sampling_tests::inputs::{Case, Head, Matrix, rows_of};
 use flash_sampling_tests::panel::{CpuSampler, Effort, Panel};
 use rayon::prelude::*;
-use std::env;
 use std::sync::Arc;
 
 /// Every variant behind the CPU, for cases that a CPU answers too.
@@ -29,8 +28,7 @@ fn planners_choice() -> Option<Panel> {
 }
 
 fn effort() -> Effort {
-    let sanitized = env::var_os("FLASH_SAMPLING_SANITIZER").is_some_and(|value| value == "1");
-    if sanitized { Effort::Sanitizer } else { Effort::Host }
+    if gpu::is_set("FLASH_SAMPLING_SANITIZER") { Effort::Sanitizer } else { Effort::Host }
 }
 
 mod exact {

@@ -87,7 +87,7 @@ impl Burst {
 
     /// Microseconds of a call if the burst ran between two marks.
     fn call_us(&self, begin: &CudaEvent, end: &CudaEvent) -> anyhow::Result<f64> {
-        Ok(f64::from(begin.elapsed_ms(end)?) * 1e3 / self.calls as f64)
+        Ok(elapsed_us(begin, end)? / self.calls as f64)
     }
 }
 
@@ -191,7 +191,12 @@ pub fn eager_us(gpu: &Gpu, call: &dyn Call, weights: &[Buffer]) -> anyhow::Resul
         // SAFETY: as in `Burst::of_call`.
         unsafe { call.enqueue(weights.address()) }?;
         let end = gpu.mark()?;
-        Ok(f64::from(begin.elapsed_ms(&end)?) * 1e3)
+        elapsed_us(&begin, &end)
     };
     weights.iter().cycle().take(EAGER_CALLS).map(sample).collect()
+}
+
+/// Microseconds between two marks.
+fn elapsed_us(begin: &CudaEvent, end: &CudaEvent) -> anyhow::Result<f64> {
+    Ok(f64::from(begin.elapsed_ms(end)?) * 1e3)
 }

@@ -142,6 +142,19 @@ impl Run {
         Ok(Self { provenance, records })
     }
 
+    /// This run and then `later`, which measures the cells again that `again` names.
+    #[must_use]
+    pub fn continued(mut self, later: Self, again: impl Fn(&str, u32) -> bool) -> Self {
+        self.records.retain(|record| !again(&record.shape, record.batch));
+        self.records.extend(later.records);
+        for fact in later.provenance {
+            if !self.provenance.contains(&fact) {
+                self.provenance.push(fact);
+            }
+        }
+        self
+    }
+
     /// The shapes' names, each once.
     pub fn shapes(&self) -> Vec<&str> {
         unique(self.records.iter().map(|record| record.shape.as_str()))
@@ -161,6 +174,16 @@ impl Run {
             .map(|batch| rows().filter(|record| record.batch == batch).collect())
             .collect()
     }
+}
+
+/// An argument for the provenance, with only the last part of its path: where things lie
+/// on that machine helps nobody.
+pub fn without_folders(argument: &str) -> String {
+    let (option, path) = match argument.split_once('=') {
+        Some((option, path)) if option.starts_with('-') => (format!("{option}="), path),
+        _ => (String::new(), argument),
+    };
+    option + path.trim_end_matches('/').rsplit('/').next().unwrap_or(path)
 }
 
 /// One line for a cell's rows, as they come.
@@ -266,6 +289,20 @@ pub(crate) mod tests {
         }
         assert_eq!(Run::read_csv(&path).unwrap(), run);
         fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_report_tells_no_folders() {
+        for (argument, shown) in [
+            ("--shape", "--shape"),
+            ("1,8,16", "1,8,16"),
+            ("/usr/lib/libcublasLt.so.13", "libcublasLt.so.13"),
+            ("out/of/it/", "it"),
+            ("--cublaslt=/usr/lib/libcublasLt.so.13", "--cublaslt=libcublasLt.so.13"),
+            ("--out=here", "--out=here"),
+        ] {
+            assert_eq!(without_folders(argument), shown);
+        }
     }
 
     #[test]

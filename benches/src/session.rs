@@ -1,6 +1,6 @@
 //! One run of the benchmark: the contenders on one card, cell by cell.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::SystemTime;
 
@@ -19,7 +19,7 @@ use crate::kernels::{CublasSampled, Kernels};
 use crate::meter::Meter;
 use crate::ours::Ours;
 use crate::rates;
-use crate::report::{CUBLAS, CUBLAS_SAMPLED, OURS, OURS_GREEDY, Protocol, Record};
+use crate::report::{CUBLAS, CUBLAS_SAMPLED, OURS, OURS_GREEDY, Protocol, Record, without_folders};
 use crate::shapes::Shape;
 use crate::timing::Summary;
 
@@ -289,12 +289,7 @@ fn provenance(gpu: &Gpu, meter: &Meter) -> anyhow::Result<Vec<(String, String)>>
     unsafe { sys::cuDriverGetVersion(&mut version) }.result()?;
     fact("CUDA of the driver", format!("{}.{}", version / 1000, version % 1000 / 10));
     facts.extend(meter.provenance());
-    // Of a path, the last part: where things lie on that machine helps nobody.
-    let last_part = |argument: String| match Path::new(&argument).file_name() {
-        Some(name) if argument.contains('/') => name.to_string_lossy().into_owned(),
-        _ => argument,
-    };
-    let command: Vec<_> = std::env::args().skip(1).map(last_part).collect();
+    let command: Vec<_> = std::env::args().skip(1).map(|it| without_folders(&it)).collect();
     facts.push(("command".into(), format!("decode {}", command.join(" "))));
     Ok(facts)
 }

@@ -22,6 +22,11 @@ use crate::panel::{CpuSampler, Effort, Implementation, Panel};
 /// `CUDA_ERROR_NO_DEVICE`: also what the stub of `cargo xtask cuda-stub` answers.
 pub const NO_DEVICE: u32 = 100;
 
+/// Whether an environment variable is 1.
+pub fn is_set(name: &str) -> bool {
+    env::var_os(name).is_some_and(|value| value == "1")
+}
+
 /// A sampler, and a stream of cudarc's in the same context.
 pub struct Gpu {
     /// Ours; all tests of a process share it, since loading takes a while.
@@ -39,8 +44,7 @@ impl Gpu {
         let sampler = match SAMPLER.get_or_init(|| Sampler::cuda(0)) {
             Ok(sampler) => sampler,
             Err(error @ Error::Cuda(CudaFailure { code: NO_DEVICE, .. })) => {
-                let required = env::var_os("FLASH_SAMPLING_REQUIRE_GPU");
-                assert!(required.is_none_or(|value| value != "1"), "a GPU is required: {error}");
+                assert!(!is_set("FLASH_SAMPLING_REQUIRE_GPU"), "a GPU is required: {error}");
                 // Not by `eprintln!`, which the test harness swallows.
                 SKIPPED.call_once(|| {
                     let line = format!("SKIPPED: no GPU for these tests ({error})\n");

@@ -14,7 +14,7 @@ use clap::ValueEnum;
 use flash_sampling_kernels::abi::{self, VARIANTS};
 use serde::{Deserialize, Serialize};
 
-use crate::{ptxas, workspace};
+use crate::{hash, ptxas, workspace};
 use manifest::{FileRecord, Manifest};
 
 pub(crate) mod benches;
@@ -223,7 +223,7 @@ fn write(codegen: Codegen, build: Build) -> anyhow::Result<()> {
         println!("wrote {} ({} bytes)", workspace::shown(&path), built.text.len());
         files.push(FileRecord {
             arch: built.arch.name.to_owned(),
-            sha256: manifest::text_hash(&built.text),
+            sha256: hash::text(&built.text),
             entries,
         });
     }
@@ -257,7 +257,7 @@ fn check(codegen: Option<Codegen>, mut request: Request) -> anyhow::Result<()> {
         let shown = workspace::shown(&path);
         let text = fs::read_to_string(&path).with_context(|| format!("no {shown}; {repair}"))?;
         ensure!(
-            manifest::text_hash(&text) == record.sha256,
+            hash::text(&text) == record.sha256,
             "{shown} is not what build-ptx wrote; {repair}"
         );
         ptx_text::check(&text, arch, &arch.entries())

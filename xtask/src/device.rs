@@ -37,14 +37,7 @@ pub(crate) struct BundleArgs {
 }
 
 #[derive(clap::Args)]
-pub(crate) struct TestArgs {
-    /// Passed to the test binaries
-    #[arg(last = true)]
-    arguments: Vec<String>,
-}
-
-#[derive(clap::Args)]
-pub(crate) struct SanitizeArgs {
+pub(crate) struct Args {
     /// Passed to the test binaries
     #[arg(last = true)]
     arguments: Vec<String>,
@@ -58,11 +51,11 @@ pub(crate) fn run_bundle(args: BundleArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(crate) fn run_test(args: TestArgs) -> anyhow::Result<()> {
+pub(crate) fn run_test(args: Args) -> anyhow::Result<()> {
     run_script("test", &args.arguments)
 }
 
-pub(crate) fn run_sanitize(args: SanitizeArgs) -> anyhow::Result<()> {
+pub(crate) fn run_sanitize(args: Args) -> anyhow::Result<()> {
     run_script("sanitize", &args.arguments)
 }
 

@@ -10,6 +10,7 @@ mod ci;
 mod cuda_stub;
 mod demo;
 mod device;
+mod hash;
 mod programs;
 mod ptx_report;
 mod ptxas;
@@ -45,9 +46,9 @@ enum Task {
     /// GPU test and bench binaries in one folder, to carry to a GPU machine
     DeviceBundle(device::BundleArgs),
     /// The GPU tests; fails without a GPU
-    DeviceTest(device::TestArgs),
+    DeviceTest(device::Args),
     /// The GPU tests under the four tools of compute-sanitizer
-    Sanitize(device::SanitizeArgs),
+    Sanitize(device::Args),
 }
 
 fn main() -> ExitCode {

@@ -295,7 +295,7 @@ fn entries_are_twins(tree: &Tree) -> Vec<String> {
 /// Invariant 6.
 fn planner_is_pure(tree: &Tree) -> Vec<String> {
     let mut violations = Vec::new();
-    for file in ["plan.rs", "problem.rs", "params.rs", "workspace.rs"] {
+    for file in ["plan.rs", "problem.rs", "params.rs", "inputs.rs", "workspace.rs"] {
         let name = format!("host-crate/src/{file}");
         let code = code_of(tree.get(&name).unwrap_or_default());
         if !code.contains("#![forbid(unsafe_code)]") {

@@ -19,19 +19,6 @@ impl Run {
         fs::write(path, self.markdown()).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// This run and then `later`, which measures the cells again that `again` names.
-    #[must_use]
-    pub fn continued(mut self, later: Self, again: impl Fn(&str, u32) -> bool) -> Self {
-        self.records.retain(|record| !again(&record.shape, record.batch));
-        self.records.extend(later.records);
-        for fact in later.provenance {
-            if !self.provenance.contains(&fact) {
-                self.provenance.push(fact);
-            }
-        }
-        self
-    }
-
     /// The tables: ratios first, then times, then what surrounds a call.
     pub fn markdown(&self) -> String {
         let mut text = String::from("# Decode benchmark\n\n");

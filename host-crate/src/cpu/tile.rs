@@ -258,6 +258,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_special_is_what_a_token_value_would_not_pass_on() {
+        for value in [0.0, 1.5, f32::MIN, f32::MAX, f32::NEG_INFINITY, f32::INFINITY, f32::NAN] {
+            let mut values = [0.0; TILE_V_LEN];
+            values[TILE_V_LEN - 1] = value;
+            let mut status = Status::OK;
+            let passed_on = token_value(value, 0.0, &mut status) == value;
+            assert_eq!(any_special(&values), !passed_on || status != Status::OK, "{value}");
+        }
+    }
+
+    #[test]
     fn a_tile_is_passed_over_only_if_no_word_reaches() {
         assert_eq!(highest_word(0.0, 1.0, f32::NEG_INFINITY), Some(u32::MAX));
         assert_eq!(highest_word(0.0, 1.0, 1.0), Some(u32::MAX >> 1));

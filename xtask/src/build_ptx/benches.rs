@@ -10,7 +10,7 @@ use anyhow::{Context, ensure};
 use super::llvm::{Compiler, Package};
 use super::nvptx_ir::Convergence;
 use super::{ARCHES, Request, manifest, ptx_text};
-use crate::{ptxas, workspace};
+use crate::{hash, ptxas, workspace};
 
 /// What the entries' names begin with.
 const PREFIX: &str = "bench_";
@@ -72,6 +72,6 @@ fn path() -> PathBuf {
 /// Hash of the benchmarks' kernels and of the crate that they are built on.
 fn source_hash() -> anyhow::Result<String> {
     let own = workspace::root().join("benches/kernels");
-    let own = manifest::hash_tree(&own, &["Cargo.toml", "src"])?;
-    Ok(manifest::text_hash(&(own + &manifest::source_hash()?)))
+    let own = hash::tree(&own, &["Cargo.toml", "src"])?;
+    Ok(hash::text(&(own + &manifest::source_hash()?)))
 }

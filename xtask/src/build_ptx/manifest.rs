@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::{Codegen, Tool};
 use crate::ptxas::Resources;
-use crate::workspace;
+use crate::{hash, workspace};
 
 const HEADER: &str = "# Written by `cargo xtask build-ptx`, never by hand.\n\n";
 
@@ -77,68 +76,15 @@ pub(crate) fn path() -> PathBuf {
     folder().join("manifest.toml")
 }
 
-/// Hash of a file's text.
-pub(crate) fn text_hash(text: &str) -> String {
-    hex(&Sha256::digest(text))
-}
-
 /// Hash of all that decides the PTX besides the compiler: names and contents of the
 /// kernels crate's manifest and sources.
 pub(crate) fn source_hash() -> anyhow::Result<String> {
-    hash_tree(&workspace::root().join("kernels-crate"), &["Cargo.toml", "src"])
-}
-
-pub(crate) fn hash_tree(root: &Path, parts: &[&str]) -> anyhow::Result<String> {
-    let mut files = Vec::new();
-    for part in parts {
-        list_files(&root.join(part), &mut files)?;
-    }
-    files.sort();
-    let mut hash = Sha256::new();
-    for file in files {
-        let name = file.strip_prefix(root)?.to_str().context("a file name is not UTF-8")?;
-        let contents = fs::read(&file)?;
-        // Lengths keep one file's end from being taken for the next one's beginning.
-        for bytes in [name.as_bytes(), &contents] {
-            hash.update((bytes.len() as u64).to_le_bytes());
-            hash.update(bytes);
-        }
-    }
-    Ok(hex(&hash.finalize()))
-}
-
-fn list_files(path: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
-    if path.is_dir() {
-        for entry in fs::read_dir(path)? {
-            list_files(&entry?.path(), files)?;
-        }
-    } else {
-        files.push(path.to_owned());
-    }
-    Ok(())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    hash::tree(&workspace::root().join("kernels-crate"), &["Cargo.toml", "src"])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_moved_byte_changes_the_hash() {
-        let root = workspace::target("manifest-test");
-        let hash = |a: &str, b: &str| {
-            fs::create_dir_all(root.join("src")).unwrap();
-            fs::write(root.join("src/a.rs"), a).unwrap();
-            fs::write(root.join("src/b.rs"), b).unwrap();
-            hash_tree(&root, &["src"]).unwrap()
-        };
-        let original = hash("one", "two");
-        assert_ne!(hash("onet", "wo"), original);
-        assert_eq!(hash("one", "two"), original);
-    }
 
     #[test]
     fn a_manifest_survives_its_own_text() {

@@ -242,6 +242,26 @@ mod tests {
         }
     }
 
+    /// Cargo refuses a stale lock file, as the pinned build passes `--locked`.
+    #[test]
+    fn the_lock_file_has_every_dependency() {
+        let read = |path: PathBuf| -> toml::Table {
+            toml::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+        };
+        let lock = read(package().join("Cargo.lock"));
+        let locked = lock["package"].as_array().unwrap();
+        for folder in ["", "builder"] {
+            let manifest = read(package().join(folder).join("Cargo.toml"));
+            let name = &manifest["package"]["name"];
+            let entry = locked.iter().find(|entry| &entry["name"] == name).unwrap();
+            let dependencies = entry["dependencies"].as_array().unwrap();
+            for dependency in manifest["dependencies"].as_table().unwrap().keys() {
+                let found = dependencies.iter().any(|it| it.as_str() == Some(dependency));
+                assert!(found, "{name}: {dependency} is not locked");
+            }
+        }
+    }
+
     #[test]
     fn a_folder_without_rust_cuda_is_refused() {
         let error = patches(workspace::root()).unwrap_err().to_string();

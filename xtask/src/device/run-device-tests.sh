@@ -9,6 +9,7 @@
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 tests=(device device_doors)
+tools=(memcheck racecheck synccheck initcheck)
 
 # Without a GPU the tests must fail, not pass by skipping.
 export FLASH_SAMPLING_REQUIRE_GPU=1
@@ -46,7 +47,7 @@ sanitize() {
             case "$name" in
                 long_* | a_call_allocates_nothing_and_does_not_wait) continue ;;
             esac
-            printf '%s\n' "$test $name "{memcheck,racecheck,synccheck,initcheck}
+            printf '%s\n' "${tools[@]/#/$test $name }"
         done
     done >"$logs/jobs"
     [ -s "$logs/jobs" ] || {
@@ -54,13 +55,13 @@ sanitize() {
         exit 1
     }
     xargs -P "${JOBS:-12}" -L 1 bash -c 'sanitize_test "$@"' - <"$logs/jobs" | tee "$logs/outcomes"
-    local failed
-    failed="$(grep -vc ' clean ' "$logs/outcomes" || true)"
+    local tool clean jobs failed=0
     printf '\n'
-    for tool in memcheck racecheck synccheck initcheck; do
-        printf '%-10s %s of %s tests clean\n' "$tool" \
-            "$(grep -c "^$tool .* clean " "$logs/outcomes" || true)" \
-            "$(grep -c " $tool\$" "$logs/jobs")"
+    for tool in "${tools[@]}"; do
+        clean="$(grep -c "^$tool .* clean " "$logs/outcomes" || true)"
+        jobs="$(grep -c " $tool\$" "$logs/jobs")"
+        printf '%-10s %s of %s tests clean\n' "$tool" "$clean" "$jobs"
+        [ "$clean" -eq "$jobs" ] || failed=1
     done
     [ "$failed" -eq 0 ] || {
         echo "what failed said: $logs" >&2

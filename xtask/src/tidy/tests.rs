@@ -29,6 +29,7 @@ fn sound() -> Tree {
         ("host-crate/src/plan.rs", PURE),
         ("host-crate/src/problem.rs", PURE),
         ("host-crate/src/params.rs", PURE),
+        ("host-crate/src/inputs.rs", PURE),
         ("host-crate/src/workspace.rs", PURE),
         ("host-crate/src/cuda/device.rs", "use cust::device::Device;\n"),
         ("host-crate/ptx/kernels.ptx", "ret; \n"),
