@@ -28,11 +28,11 @@ const HALF_LN_2_ABOVE: f32 = 0.5 * LN_2_ABOVE;
 
 // `ln 2` in two parts: the first has 15 significant bits, so that its product with
 // an exponent in [−34, 5] is exact.
-const LN_2_HIGH: f32 = 0.693_145_75;
-const LN_2_LOW: f32 = 1.428_606_8e-6;
+pub(crate) const LN_2_HIGH: f32 = 0.693_145_75;
+pub(crate) const LN_2_LOW: f32 = 1.428_606_8e-6;
 
 const TWO_POW_MINUS_32: f32 = 1.0 / 4_294_967_296.0;
-const MANTISSA_BITS: u32 = 23;
+pub(crate) const MANTISSA_BITS: u32 = 23;
 const MANTISSA_MASK: u32 = (1 << MANTISSA_BITS) - 1;
 
 /// Bits of `√½`, the lower end of the interval of reduced arguments.
@@ -99,7 +99,7 @@ fn unit(word: u32) -> f32 {
 
 /// `ln x` for a positive normal `x`: `x = m·2ᵉ` with `m` in `[√½, √2)`.
 #[inline(always)]
-fn ln(x: f32) -> f32 {
+pub(crate) fn ln(x: f32) -> f32 {
     let from_sqrt_half = x.to_bits().wrapping_sub(SQRT_HALF_BITS);
     let exponent = (from_sqrt_half as i32) >> MANTISSA_BITS;
     let m = f32::from_bits((from_sqrt_half & MANTISSA_MASK) + SQRT_HALF_BITS);

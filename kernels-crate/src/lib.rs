@@ -6,6 +6,7 @@
 //! | [`dims`] | sizes and offsets, in 64 bits |
 //! | [`philox`] → [`gumbel`] | random words → noise |
 //! | [`score`] → [`candidate`] | logits and noise → the best two of a set |
+//! | [`mass`], [`transform`] | probabilities as integers; what happens to a logit before it is compared |
 //! | [`status`] | what is reported beside a token |
 //! | [`kernels`] | the kernels; `arch` is what they ask of a machine |
 //!
@@ -31,6 +32,8 @@ pub mod dims;
 pub mod entry;
 pub mod gumbel;
 pub mod kernels;
+pub mod mass;
 pub mod philox;
 pub mod score;
 pub mod status;
+pub mod transform;

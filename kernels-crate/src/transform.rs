@@ -1,0 +1,143 @@
+//! What may happen to a logit before it is compared: the head's cap and scale, and a
+//! row's penalties.
+//!
+//! Each operation is rounded once, in the order written; the hyperbolic tangent is our own.
+
+use crate::mass::decay;
+
+/// What the model does to every logit after the bias.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LogitTransform {
+    /// `cap·tanh(x / cap)`; finite and above 0.
+    pub softcap: Option<f32>,
+    /// `x·scale`; finite and above 0, and 1 is off.
+    pub scale: f32,
+    /// Whether the scale comes before the cap.
+    pub scale_first: bool,
+}
+
+impl LogitTransform {
+    /// Changes nothing.
+    pub const NONE: Self = Self { softcap: None, scale: 1.0, scale_first: false };
+
+    /// The logit as the model means it; a NaN stays one.
+    #[inline(always)]
+    pub fn apply(self, x: f32) -> f32 {
+        let x = if self.scale_first { x * self.scale } else { x };
+        let x = match self.softcap {
+            Some(cap) => cap * tanh(x / cap),
+            None => x,
+        };
+        if self.scale_first { x } else { x * self.scale }
+    }
+}
+
+/// A row's penalties on tokens that it has seen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Penalties {
+    /// Divides a positive value and multiplies another; finite and above 0, and 1 is off.
+    pub repetition: f32,
+    /// Subtracted once for each time the token was generated; finite, and 0 is off.
+    pub frequency: f32,
+    /// Subtracted if the token was generated; finite, and 0 is off.
+    pub presence: f32,
+}
+
+impl Penalties {
+    /// Changes nothing.
+    pub const NONE: Self = Self { repetition: 1.0, frequency: 0.0, presence: 0.0 };
+
+    /// The repetition penalty.
+    #[inline(always)]
+    pub fn repeat(self, y: f32) -> f32 {
+        if y > 0.0 { y / self.repetition } else { y * self.repetition }
+    }
+
+    /// The frequency and presence penalties of a token that was generated `count` times.
+    #[inline(always)]
+    pub fn count(self, y: f32, count: u32) -> f32 {
+        let y = y - self.frequency * count as f32;
+        if count > 0 { y - self.presence } else { y }
+    }
+}
+
+/// The hyperbolic tangent; ±1 for what is large, and a NaN stays one.
+#[inline(always)]
+fn tanh(x: f32) -> f32 {
+    /// Up to here a polynomial is as accurate relative to its size.
+    const SMALL: f32 = 0.625;
+    let size = x.abs();
+    let e = decay(-2.0 * size);
+    let large = ((1.0 - e) / (1.0 + e)).copysign(x);
+    if size <= SMALL { tanh_small(x) } else { large }
+}
+
+/// `x + x³·p(x²)` for `|x| ≤ 0.625`, where `p` is the minimax polynomial of degree 4 for
+/// the relative error of the whole, 4.4e-9. Fitted for this crate.
+#[inline(always)]
+fn tanh_small(x: f32) -> f32 {
+    const P: [f32; 5] = [-0.333_332_8, 0.133_314_36, -0.053_739_116, 0.020_637_045, -0.005_702_611];
+    let square = x * x;
+    let mut p = P[4];
+    p = p * square + P[3];
+    p = p * square + P[2];
+    p = p * square + P[1];
+    p = p * square + P[0];
+    x + x * square * p
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+
+    #[test]
+    fn tanh_is_accurate_and_odd() {
+        for i in 1..1_000_000 {
+            let x = i as f32 * 1.2e-5;
+            let expected = f64::from(x).tanh();
+            let error = (f64::from(tanh(x)) - expected).abs() / expected;
+            assert!(error <= 2.5e-7, "{x}: relative error {error:e}");
+            assert_eq!(tanh(-x), -tanh(x));
+        }
+    }
+
+    #[test]
+    fn tanh_saturates() {
+        for x in [10.0, 44.0, 1e30, f32::MAX, f32::INFINITY] {
+            assert_eq!((tanh(x), tanh(-x)), (1.0, -1.0));
+        }
+        assert_eq!(tanh(0.0).to_bits(), 0);
+        assert_eq!(tanh(1e-30), 1e-30);
+        assert!(tanh(f32::NAN).is_nan());
+    }
+
+    #[test]
+    fn a_cap_keeps_the_largest_logits_finite() {
+        let cap = LogitTransform { softcap: Some(30.0), ..LogitTransform::NONE };
+        assert_eq!(cap.apply(1e30), 30.0);
+        assert_eq!(cap.apply(-1e30), -30.0);
+        assert_eq!(cap.apply(f32::NEG_INFINITY), -30.0);
+    }
+
+    #[test]
+    fn the_order_of_cap_and_scale_shows() {
+        let cap_first = LogitTransform { softcap: Some(1.0), scale: 2.0, scale_first: false };
+        let scale_first = LogitTransform { scale_first: true, ..cap_first };
+        assert_eq!(cap_first.apply(100.0), 2.0);
+        assert_eq!(scale_first.apply(100.0), 1.0);
+    }
+
+    #[test]
+    fn repetition_moves_down_from_either_side() {
+        let penalties = Penalties { repetition: 2.0, ..Penalties::NONE };
+        assert_eq!([3.0, -3.0, 0.0].map(|y| penalties.repeat(y)), [1.5, -6.0, 0.0]);
+        assert_eq!(penalties.repeat(-3.0 + 4.0), 0.5);
+    }
+
+    #[test]
+    fn presence_counts_once_and_frequency_each_time() {
+        let penalties = Penalties { frequency: 0.5, presence: 0.25, ..Penalties::NONE };
+        assert_eq!([0, 1, 4].map(|count| penalties.count(1.0, count)), [1.0, 0.25, -1.25]);
+    }
+}
