@@ -1,9 +1,13 @@
 //! The CPU back end.
 
 mod dot;
+mod edits;
+mod kept;
+mod ladder;
 mod lanes;
 mod pool;
 mod reference;
+mod spill;
 mod tile;
 mod tiled;
 mod variant;
@@ -15,6 +19,7 @@ use crate::error::{Error, Unmet};
 use crate::inputs::Inputs;
 use crate::output::Output;
 use crate::params::SamplingParams;
+use crate::plain::{check_plain, check_plain_inputs};
 use crate::plan::Plan;
 use crate::problem::Problem;
 
@@ -69,6 +74,20 @@ impl Cpu {
         }
         cpu.pool = Pool::new(&options)?;
         Ok(cpu)
+    }
+
+    /// Refuses what the variant does not compute.
+    pub(crate) fn check(
+        &self,
+        inputs: &Inputs<'_>,
+        rows: &[SamplingParams],
+        output: &Output,
+    ) -> Result<(), Error> {
+        if self.variant == CpuVariant::Reference {
+            check_plain_inputs(inputs)?;
+            check_plain(rows, output)?;
+        }
+        Ok(())
     }
 
     /// Fills `output`, which has the problem's size; B ≥ 1.

@@ -182,8 +182,9 @@ impl Sampler<Cuda> {
     /// in, runs, copies out, and waits. Buffers grow to the largest call and stay.
     ///
     /// # Errors
-    /// [`Error::Shape`], [`Error::Param`] or [`Error::Unsupported`], and [`Error::Cuda`] if
-    /// the driver refuses, also for a head on another device.
+    /// [`Error::Shape`], [`Error::Param`], [`Error::UnsupportedParam`] for filters, penalties
+    /// and reports, [`Error::Unsupported`], and [`Error::Cuda`] if the driver refuses, also
+    /// for a head on another device.
     pub fn sample(
         &mut self,
         head: &DeviceHead,
@@ -194,6 +195,7 @@ impl Sampler<Cuda> {
     ) -> Result<(), Error> {
         let problem = head.problem(hidden_states, u64::from(draws))?;
         crate::sampler::check_rows(&problem, rows)?;
+        crate::plain::check_plain(rows, output)?;
         output.resize(&problem)?;
         if problem.batch() == 0 {
             return Ok(());

@@ -6,8 +6,12 @@ use std::fmt;
 use flash_sampling_kernels::abi::Dtype;
 use thiserror::Error;
 
+use crate::params::engines::Engine;
+
 mod cuda;
+mod param;
 pub use cuda::{Call, CudaFailure};
+pub use param::{Param, TokenRule};
 
 /// Everything this crate refuses or fails with.
 #[derive(Debug, Clone, PartialEq, Error)]
@@ -45,6 +49,50 @@ pub enum Error {
         /// Its value.
         found: f64,
     },
+    /// A parameter is valid here, but not where the request comes from.
+    #[error("{engine} {param}: expected {expected}, found {found}")]
+    EngineParam {
+        /// Whose request it is.
+        engine: Engine,
+        /// The parameter.
+        param: Param,
+        /// The values that it takes, in words.
+        expected: &'static str,
+        /// The value.
+        found: f64,
+    },
+    /// A list of a row is too short.
+    #[error("row {row} {param} length: expected at least {expected}, found {found}")]
+    ParamLength {
+        /// The batch row.
+        row: u32,
+        /// The list.
+        param: Param,
+        /// The length it must have.
+        expected: u64,
+        /// The length it has.
+        found: u64,
+    },
+    /// A row names a token that it may not name there.
+    #[error("row {row} {param}: expected an id {rule}, found {found}")]
+    Token {
+        /// The batch row.
+        row: u32,
+        /// The list.
+        param: Param,
+        /// What the id breaks.
+        rule: TokenRule,
+        /// The id.
+        found: u32,
+    },
+    /// The parameter is valid, but computed by the CPU's fast variants alone.
+    #[error("unsupported: {}{param} on a GPU or by the reference", RowPrefix(*.row))]
+    UnsupportedParam {
+        /// The batch row, or `None` for a parameter of the whole call.
+        row: Option<u32>,
+        /// The parameter.
+        param: Param,
+    },
     /// The problem is valid, but nothing here can run it.
     #[error("unsupported: {}", Unmet { need: *.need, limit: *.limit, found: *.found })]
     Unsupported {
@@ -80,6 +128,8 @@ pub enum Operand {
     Bias,
     /// `[B]` sampling parameters on the host.
     Params,
+    /// `[B]` rules for single tokens on the host, or none.
+    TokenRules,
     /// `[B]` f32 on the device.
     Temperatures,
     /// `[B]` u64 on the device.
@@ -105,6 +155,7 @@ impl fmt::Display for Operand {
             Self::Weights => "weights",
             Self::Bias => "bias",
             Self::Params => "params",
+            Self::TokenRules => "token_rules",
             Self::Temperatures => "temperatures",
             Self::Seeds => "seeds",
             Self::Positions => "positions",
@@ -188,38 +239,6 @@ impl fmt::Display for LayoutRule {
             Self::Alignment(n) => write!(f, "address: expected a multiple of {n}"),
             Self::NotNull => f.write_str("address: expected not null"),
         }
-    }
-}
-
-/// A sampling parameter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Param {
-    /// Temperature of a row.
-    Temperature,
-    /// Draws of every row.
-    Draws,
-    /// Threads of a CPU sampler.
-    Threads,
-}
-
-impl Param {
-    /// The accepted values, in words.
-    pub const fn domain(self) -> &'static str {
-        match self {
-            Self::Temperature => "finite and at least 0",
-            Self::Draws | Self::Threads => "at least 1",
-        }
-    }
-}
-
-impl fmt::Display for Param {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Temperature => "temperature",
-            Self::Draws => "draws",
-            Self::Threads => "threads",
-        })
     }
 }
 

@@ -1,9 +1,12 @@
 //! The operands of a call on the host.
 #![forbid(unsafe_code)]
 
-use crate::error::{Axis, Error, Operand, Size};
+use flash_sampling_kernels::transform::LogitTransform;
+
+use crate::error::{Axis, Error, Operand, Param, Size};
 use crate::matrix::MatrixRef;
 use crate::problem::Problem;
+use crate::token_rules::TokenRules;
 
 /// Greatest alignment worth telling apart.
 const ALIGNMENT_BYTES_MAX: u64 = 256;
@@ -22,12 +25,24 @@ pub struct Inputs<'a> {
     pub vocab_valid: Option<u64>,
     /// Global id of the weights' first row.
     pub first_token: u64,
+    /// What the model does to every logit after the bias.
+    pub transform: LogitTransform,
+    /// `[B]` rules for single tokens, or none.
+    pub token_rules: &'a [TokenRules<'a>],
 }
 
 impl<'a> Inputs<'a> {
     /// Hidden states `[B, D]` and LM-head weights `[V, D]`.
     pub const fn new(hidden_states: MatrixRef<'a>, weights: MatrixRef<'a>) -> Self {
-        Self { hidden_states, weights, bias: None, vocab_valid: None, first_token: 0 }
+        Self {
+            hidden_states,
+            weights,
+            bias: None,
+            vocab_valid: None,
+            first_token: 0,
+            transform: LogitTransform::NONE,
+            token_rules: &[],
+        }
     }
 
     /// Adds `bias` `[V]` to the logits.
@@ -51,10 +66,25 @@ impl<'a> Inputs<'a> {
         self
     }
 
+    /// Caps and scales every logit.
+    #[must_use]
+    pub const fn with_transform(mut self, transform: LogitTransform) -> Self {
+        self.transform = transform;
+        self
+    }
+
+    /// Adds rules for single tokens, one set for each batch row.
+    #[must_use]
+    pub const fn with_token_rules(mut self, token_rules: &'a [TokenRules<'a>]) -> Self {
+        self.token_rules = token_rules;
+        self
+    }
+
     /// The problem that these operands pose with `draws` tokens a row.
     ///
     /// # Errors
-    /// [`Error::Shape`] where operands disagree, and as
+    /// [`Error::Shape`] where operands disagree, [`Error::Param`] for a cap or scale,
+    /// [`Error::Param`], [`Error::ParamLength`] and [`Error::Token`] for token rules, and as
     /// [`ProblemBuilder::build`](crate::ProblemBuilder::build).
     pub fn problem(&self, draws: u64) -> Result<Problem, Error> {
         let (weights, hidden_states) = (&self.weights, &self.hidden_states);
@@ -90,6 +120,32 @@ impl<'a> Inputs<'a> {
                 found: bias.len() as u64,
             });
         }
+        self.check_transform()?;
+        self.check_token_rules(&problem)?;
         Ok(problem)
+    }
+
+    fn check_transform(&self) -> Result<(), Error> {
+        let LogitTransform { softcap, scale, .. } = self.transform;
+        for (param, found) in [(Param::Softcap, softcap.unwrap_or(1.0)), (Param::LogitScale, scale)]
+        {
+            if !(found.is_finite() && found > 0.0) {
+                return Err(Error::Param { row: None, param, found: f64::from(found) });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_token_rules(&self, problem: &Problem) -> Result<(), Error> {
+        let (expected, found) = (u64::from(problem.batch()), self.token_rules.len() as u64);
+        if found != 0 && found != expected {
+            return Err(Error::Shape {
+                operand: Operand::TokenRules,
+                axis: Axis::B,
+                expected: Size::Exactly(expected),
+                found,
+            });
+        }
+        (0..).zip(self.token_rules).try_for_each(|(row, rules)| rules.check(row, problem))
     }
 }

@@ -39,23 +39,31 @@ mod inputs;
 mod matrix;
 mod output;
 mod params;
+mod plain;
 mod plan;
 mod problem;
+mod report;
 mod sampler;
+mod token_rules;
 mod workspace;
 
 pub use backend::Backend;
 pub use cpu::{Cpu, CpuOptions, CpuVariant};
-pub use error::{Axis, Call, CudaFailure, Error, LayoutRule, Need, Operand, Param, Size};
+pub use error::{
+    Axis, Call, CudaFailure, Error, LayoutRule, Need, Operand, Param, Size, TokenRule,
+};
 pub use flash_sampling_kernels::abi::{Dtype, NO_TOKEN};
 pub use flash_sampling_kernels::philox::NoiseKey;
 pub use flash_sampling_kernels::status::Status;
+pub use flash_sampling_kernels::transform::{LogitTransform, Penalties};
 pub use half::{bf16, f16};
 pub use inputs::Inputs;
 pub use matrix::{Element, MatrixRef};
 pub use output::Output;
-pub use params::{SamplingParams, validate};
+pub use params::{EditOrder, FilterOrder, SamplingParams, engines, validate};
 pub use plan::{DeviceLimits, Plan, Reason, Refusal, VariantId};
 pub use problem::{Problem, ProblemBuilder};
+pub use report::{Report, Wanted};
 pub use sampler::Sampler;
+pub use token_rules::{SeenToken, TokenRules};
 pub use workspace::{check_workspace, workspace_bytes};

@@ -43,7 +43,8 @@ impl Sampler<Cpu> {
     /// Draws `draws` tokens for each row of `inputs.hidden_states` into `output`.
     ///
     /// # Errors
-    /// [`Error::Shape`], [`Error::Layout`], [`Error::Param`] or [`Error::Unsupported`], before
+    /// [`Error::Shape`], [`Error::Layout`], [`Error::Param`], [`Error::ParamLength`],
+    /// [`Error::Token`], [`Error::UnsupportedParam`] or [`Error::Unsupported`], before
     /// anything is computed.
     pub fn sample(
         &mut self,
@@ -54,6 +55,8 @@ impl Sampler<Cpu> {
     ) -> Result<(), Error> {
         let problem = inputs.problem(u64::from(draws))?;
         check_rows(&problem, rows)?;
+        output.check()?;
+        self.backend.check(inputs, rows, output)?;
         output.resize(&problem)?;
         if problem.batch() == 0 {
             return Ok(());

@@ -8,13 +8,17 @@ use flash_sampling_kernels::gumbel::noise_bound;
 use flash_sampling_kernels::philox::{PAIR, PAIR_BIT, Subkey};
 use flash_sampling_kernels::score::{RowParams, offer_pair, stays_below, token_value};
 use flash_sampling_kernels::status::Status;
+use flash_sampling_kernels::transform::LogitTransform;
 
 use super::dot::dots;
+use super::edits::edit;
+use super::kept::Kept;
 use super::lanes::{Chunk, LANES, Lanes, Widen};
+use crate::inputs::Inputs;
 use crate::params::SamplingParams;
 use crate::problem::Problem;
 
-const TILE_V_LEN: usize = TILE_V as usize;
+pub(super) const TILE_V_LEN: usize = TILE_V as usize;
 
 /// What the threads of a call share.
 pub(super) struct Call<'a, E> {
@@ -23,10 +27,16 @@ pub(super) struct Call<'a, E> {
     pub(super) weights: &'a [E],
     /// `[B, ⌈D / 16⌉]`, zero beyond D.
     pub(super) hidden_states: &'a [Chunk],
-    /// `[V]`.
-    pub(super) bias: Option<&'a [f32]>,
+    /// Bias, transform and rules.
+    pub(super) inputs: &'a Inputs<'a>,
     /// `[B]`.
     pub(super) rows: &'a [SamplingParams],
+    /// `[B]`: where in `kept` a row's values go, if they outlive their tiles.
+    pub(super) slots: &'a [Option<u32>],
+    /// Memory for such rows.
+    pub(super) kept: &'a [Kept],
+    /// Whether banned tokens have to be multiplied, too.
+    pub(super) wants_raw: bool,
 }
 
 /// What one thread has found so far.
@@ -82,15 +92,30 @@ unsafe fn sample_rows<L: Lanes, E: Widen, const R: usize, const C: usize>(
 ) {
     let span = Span::new(call.problem, tile);
     let mut values = [[f32::NEG_INFINITY; TILE_V_LEN]; C];
-    // SAFETY: the caller's promise.
-    unsafe { multiply_tile::<L, E, R, C>(call, &span, row, &mut values) };
+    let rows = row..call.rows.len().min(row + C);
+    if call.wants_raw || rows.clone().any(|row| admits(call, &span, row)) {
+        // SAFETY: the caller's promise.
+        unsafe { multiply_tile::<L, E, R, C>(call, &span, row, &mut values) };
+    }
     let draws = call.problem.draws() as usize;
-    for (row, values) in (row..call.rows.len()).zip(&mut values) {
-        if let Some(bias) = call.bias {
-            let bias = &bias[span.weights_row..];
-            for (value, bias) in values[span.from..span.to].iter_mut().zip(bias) {
+    for (row, values) in rows.zip(&mut values) {
+        let tokens = &mut values[span.from..span.to];
+        if let Some(bias) = call.inputs.bias {
+            for (value, bias) in tokens.iter_mut().zip(&bias[span.weights_row..]) {
                 *value += bias;
             }
+        }
+        if call.inputs.transform != LogitTransform::NONE {
+            tokens.iter_mut().for_each(|value| *value = call.inputs.transform.apply(*value));
+        }
+        let kept = call.slots[row].map(|slot| &call.kept[slot as usize]);
+        if let Some(kept) = kept {
+            let raw = tokens.iter().map(|&x| if x.is_nan() { f32::NEG_INFINITY } else { x });
+            // SAFETY: this thread alone has this tile.
+            unsafe { kept.raw.write(span.weights_row, raw) };
+        }
+        if let Some(rules) = call.inputs.token_rules.get(row) {
+            edit(tokens, span.first_token + span.from as u32, rules, &call.rows[row]);
         }
         if any_special(values) {
             let status = &mut worker.status[row];
@@ -98,25 +123,39 @@ unsafe fn sample_rows<L: Lanes, E: Widen, const R: usize, const C: usize>(
                 *value = token_value(*value, 0.0, status);
             }
         }
+        if let Some(kept) = kept {
+            let values = values[span.from..span.to].iter().copied();
+            // SAFETY: as above.
+            unsafe { kept.values.write(span.weights_row, values) };
+            continue;
+        }
         let leaders = &mut worker.leaders[row * draws..][..draws];
         offer_row(values, &span, call.rows[row].row_params(), leaders);
     }
 }
 
+/// Whether a row admits any token of a tile.
+#[inline(always)]
+fn admits<E>(call: &Call<'_, E>, span: &Span, row: usize) -> bool {
+    let begin = span.first_token + span.from as u32;
+    let end = begin + (span.to - span.from) as u32;
+    call.inputs.token_rules.get(row).is_none_or(|rules| rules.admit_any(begin, end))
+}
+
 /// The tokens of a tile that the call has.
-struct Span {
+pub(super) struct Span {
     /// Global id of the tile's first token, a multiple of `TILE_V`.
     first_token: u32,
     /// Offsets in the tile of the first token and of the end.
-    from: usize,
-    to: usize,
+    pub(super) from: usize,
+    pub(super) to: usize,
     /// Row of the weights that holds the token at `from`.
-    weights_row: usize,
+    pub(super) weights_row: usize,
 }
 
 impl Span {
     #[inline(always)]
-    fn new(problem: &Problem, tile: u32) -> Self {
+    pub(super) fn new(problem: &Problem, tile: u32) -> Self {
         let first_token = (problem.first_token() / TILE_V + tile) * TILE_V;
         let from = problem.first_token().saturating_sub(first_token);
         let weights_row = first_token + from - problem.first_token();
@@ -178,7 +217,7 @@ fn any_special(values: &[f32; TILE_V_LEN]) -> bool {
 /// The greatest value; none is NaN. In lanes, which the compiler would not dare: it sees
 /// an order in a maximum.
 #[inline(always)]
-fn highest(values: &[f32; TILE_V_LEN]) -> f32 {
+pub(super) fn highest(values: &[f32; TILE_V_LEN]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; LANES];
     for values in values.as_chunks::<LANES>().0 {
         for (lane, &value) in lanes.iter_mut().zip(values) {
@@ -194,7 +233,12 @@ fn highest(values: &[f32; TILE_V_LEN]) -> f32 {
 
 /// Offers a row's tile of values to the leaders of each draw.
 #[inline(always)]
-fn offer_row(values: &[f32; TILE_V_LEN], span: &Span, row: RowParams, leaders: &mut [Leaders]) {
+pub(super) fn offer_row(
+    values: &[f32; TILE_V_LEN],
+    span: &Span,
+    row: RowParams,
+    leaders: &mut [Leaders],
+) {
     let highest = highest(values);
     for (draw, leaders) in (0..).zip(leaders) {
         let threshold = leaders.second.score();

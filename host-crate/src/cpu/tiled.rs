@@ -1,5 +1,5 @@
 //! The fast variants: threads over vocabulary tiles, one set of leaders a thread,
-//! merged at the end. No logit outlives its tile.
+//! merged at the end. No logit outlives its tile, but in rows that need all of theirs.
 
 use std::sync::atomic::AtomicU32;
 
@@ -9,9 +9,10 @@ use flash_sampling_kernels::dims::output_index;
 use flash_sampling_kernels::status::Status;
 use half::{bf16, f16};
 
+use super::kept::Kept;
 use super::lanes::{Chunk, LANES, Widen};
 use super::tile::{Call, Worker};
-use super::variant::{CpuVariant, sample_tiles};
+use super::variant::{CpuVariant, finish_row, sample_tiles};
 use super::{Pool, Run};
 use crate::error::Error;
 use crate::matrix::{Elements, MatrixRef};
@@ -25,6 +26,10 @@ pub(super) struct Scratch {
     hidden_states: Vec<Chunk>,
     /// One a thread.
     workers: Vec<Worker>,
+    /// `[B]`: where in `kept` a row is.
+    slots: Vec<Option<u32>>,
+    /// Rows whose values outlive their tiles; more than there are, after a larger call.
+    kept: Vec<Kept>,
 }
 
 impl Scratch {
@@ -39,16 +44,43 @@ impl Scratch {
     ) -> Result<(), Error> {
         self.clear_workers(pool.threads(), run.problem)?;
         self.widen(run.problem, &run.inputs.hidden_states)?;
+        let n_kept = self.keep(run, output)?;
+        let wants_raw = output.raw.wanted.any();
         // SAFETY: the caller's promise.
         unsafe {
             match run.inputs.weights.elements() {
-                Elements::Bf16(weights) => self.sample(pool, variant, run, weights),
-                Elements::F16(weights) => self.sample(pool, variant, run, weights),
-                Elements::F32(weights) => self.sample(pool, variant, run, weights),
+                Elements::Bf16(weights) => self.sample(pool, variant, run, weights, wants_raw),
+                Elements::F16(weights) => self.sample(pool, variant, run, weights, wants_raw),
+                Elements::F32(weights) => self.sample(pool, variant, run, weights, wants_raw),
             }
+        }
+        if n_kept > 0 {
+            pool.for_each(&mut self.kept[..n_kept], |kept| {
+                // SAFETY: the caller's promise.
+                unsafe { finish_row(variant, run.problem, run.rows, kept) }
+            });
         }
         self.write(run.problem, output);
         Ok(())
+    }
+
+    /// Makes room for the rows whose values outlive their tiles, and counts them.
+    fn keep(&mut self, run: &Run<'_>, output: &Output) -> Result<usize, Error> {
+        let all = output.raw.wanted.any() || output.processed.wanted.any();
+        self.slots.clear();
+        resize(&mut self.slots, run.problem.batch().into(), None)?;
+        let mut n_kept = 0;
+        for (row, slot) in (0..).zip(&mut self.slots) {
+            if all || run.rows[row as usize].filters() {
+                if n_kept == self.kept.len() {
+                    self.kept.push(Kept::default());
+                }
+                self.kept[n_kept].begin(row, run.problem, output)?;
+                *slot = Some(n_kept as u32);
+                n_kept += 1;
+            }
+        }
+        Ok(n_kept)
     }
 
     fn clear_workers(&mut self, threads: usize, problem: &Problem) -> Result<(), Error> {
@@ -91,13 +123,17 @@ impl Scratch {
         variant: CpuVariant,
         run: &Run<'_>,
         weights: &[E],
+        wants_raw: bool,
     ) {
         let call = Call {
             problem: run.problem,
             weights,
             hidden_states: &self.hidden_states,
-            bias: run.inputs.bias,
+            inputs: run.inputs,
             rows: run.rows,
+            slots: &self.slots,
+            kept: &self.kept,
+            wants_raw,
         };
         let next_tile = AtomicU32::new(0);
         pool.for_each(&mut self.workers, |worker| {
@@ -114,12 +150,21 @@ impl Scratch {
             for worker in &self.workers {
                 row_status.insert(worker.status[row as usize]);
             }
+            let kept = self.slots[row as usize].map(|slot| &self.kept[slot as usize]);
+            if let Some(kept) = kept {
+                kept.write_reports(output);
+            }
             for draw in 0..problem.draws() {
                 let at = output_index(row, problem.draws(), draw) as usize;
-                let leaders = self
-                    .workers
-                    .iter()
-                    .fold(Leaders::NONE, |leaders, worker| leaders.merge(worker.leaders[at]));
+                let leaders = kept.map_or_else(
+                    || {
+                        self.workers
+                            .iter()
+                            .map(|worker| worker.leaders[at])
+                            .fold(Leaders::NONE, Leaders::merge)
+                    },
+                    |kept| kept.leaders[draw as usize],
+                );
                 let mut status = row_status;
                 if leaders.first.token() == NO_TOKEN {
                     status.insert(Status::NO_CANDIDATE);

@@ -4,11 +4,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use flash_sampling_kernels::abi::n_tiles_v;
 
+use super::kept::Kept;
 #[cfg(target_arch = "x86_64")]
 use super::lanes::{Avx2, Avx512};
 use super::lanes::{Lanes, Portable, Widen};
 use super::tile::{Call, Worker, sample_tile};
 use crate::error::{Need, Unmet};
+use crate::params::SamplingParams;
+use crate::problem::Problem;
 
 /// A way to compute on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -108,6 +111,40 @@ pub(super) unsafe fn sample_tiles<E: Widen>(
             _ => run::<Portable, E, 1, 2, 4>(call, next_tile, worker),
         }
     }
+}
+
+/// Finishes a row whose values are all there.
+///
+/// # Safety
+/// `variant` is available.
+pub(super) unsafe fn finish_row(
+    variant: CpuVariant,
+    problem: &Problem,
+    rows: &[SamplingParams],
+    kept: &mut Kept,
+) {
+    // SAFETY: an available variant's instructions were detected.
+    unsafe {
+        match variant {
+            #[cfg(target_arch = "x86_64")]
+            CpuVariant::Avx2 => finish_avx2(problem, rows, kept),
+            #[cfg(target_arch = "x86_64")]
+            CpuVariant::Avx512 => finish_avx512(problem, rows, kept),
+            _ => kept.finish(problem, rows),
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn finish_avx2(problem: &Problem, rows: &[SamplingParams], kept: &mut Kept) {
+    kept.finish(problem, rows);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,avx512f,avx512bw,avx512cd,avx512dq,avx512vl")]
+fn finish_avx512(problem: &Problem, rows: &[SamplingParams], kept: &mut Kept) {
+    kept.finish(problem, rows);
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -1,0 +1,176 @@
+//! Rows whose values outlive their tiles: those with filters, which need the whole row,
+//! and all rows of a call that wants reports. One thread finishes a row.
+
+use flash_sampling_kernels::abi::{NO_TOKEN, n_tiles_v};
+use flash_sampling_kernels::candidate::{Key, Leaders};
+use flash_sampling_kernels::mass::share;
+
+use super::ladder::{Cut, Ladder, highest_of};
+use super::spill::Spill;
+use super::tile::{Span, TILE_V_LEN, offer_row};
+use crate::error::Error;
+use crate::output::{Output, resize};
+use crate::params::{FilterOrder, SamplingParams};
+use crate::problem::Problem;
+use crate::report::Report;
+
+/// One such row.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    /// Which one.
+    row: u32,
+    /// `[V]` logits after bias, cap and scale; empty unless a report on them is wanted.
+    pub(super) raw: Spill,
+    /// `[V]` values.
+    pub(super) values: Spill,
+    ladder: Ladder,
+    /// `[S]`.
+    pub(super) leaders: Vec<Leaders>,
+    /// Of this row alone.
+    raw_report: Report,
+    processed_report: Report,
+}
+
+impl Kept {
+    /// Makes it row `row` of a problem.
+    pub(super) fn begin(
+        &mut self,
+        row: u32,
+        problem: &Problem,
+        output: &Output,
+    ) -> Result<(), Error> {
+        let (vocab, draws) = (u64::from(problem.vocab()), u64::from(problem.draws()));
+        self.row = row;
+        self.raw_report.wanted = output.raw.wanted;
+        self.processed_report.wanted = output.processed.wanted;
+        for report in [&mut self.raw_report, &mut self.processed_report] {
+            report.reserve(1, draws)?;
+            report.clear(1, draws)?;
+        }
+        self.values.resize(vocab)?;
+        self.raw.resize(if output.raw.wanted.any() { vocab } else { 0 })?;
+        self.ladder.reserve(vocab)?;
+        self.leaders.clear();
+        resize(&mut self.leaders, draws, Leaders::NONE)
+    }
+
+    /// Draws and reports, once all values are there.
+    #[inline(always)]
+    pub(super) fn finish(&mut self, problem: &Problem, rows: &[SamplingParams]) {
+        let params = &rows[self.row as usize];
+        let values = self.values.values();
+        let highest = highest_of(values);
+        let mut last = Key::NONE;
+        // Where the highest is infinite, it wins whatever the filters keep.
+        if params.filters() && highest.is_finite() {
+            let temperature = if params.filters_at_one { 1.0 } else { params.temperature };
+            self.ladder.fill(values, temperature);
+            last = filter(&mut self.ladder, values, params).last;
+        }
+        draw(values, last, problem, params, &mut self.leaders);
+        let temperature = if params.temperature > 0.0 { params.temperature } else { 1.0 };
+        let (ladder, drawn, first) = (&mut self.ladder, &self.leaders[..], problem.first_token());
+        report(ladder, (values, first), temperature, drawn, &mut self.processed_report);
+        report(ladder, (self.raw.values(), first), 1.0, drawn, &mut self.raw_report);
+    }
+
+    /// Writes this row's reports.
+    pub(super) fn write_reports(&self, output: &mut Output) {
+        output.raw.set_row(self.row as usize, &self.raw_report);
+        output.processed.set_row(self.row as usize, &self.processed_report);
+    }
+}
+
+/// The tokens that a row's filters keep.
+#[inline(always)]
+fn filter(ladder: &mut Ladder, values: &[f32], params: &SamplingParams) -> Cut {
+    let all = ladder.all();
+    let by_min_p = if params.min_p > 0.0 { ladder.at_least(values, params.min_p) } else { all };
+    let by_top_k = params.top_k.map_or(all, |k| ladder.likeliest(values, k));
+    let kept = by_min_p.and(by_top_k);
+    if params.top_p == 1.0 {
+        return kept;
+    }
+    let whole = match params.filter_order {
+        FilterOrder::Sequential => kept,
+        FilterOrder::MinPLast => by_top_k,
+        FilterOrder::Joint => all,
+    };
+    kept.and(ladder.reaching(values, share(whole.mass, params.top_p)))
+}
+
+/// Offers the tokens with keys from `last` on to the leaders of each draw.
+#[inline(always)]
+fn draw(
+    values: &[f32],
+    last: Key,
+    problem: &Problem,
+    params: &SamplingParams,
+    leaders: &mut [Leaders],
+) {
+    let (last_y, last_index) = (last.score(), last.token());
+    for tile in 0..n_tiles_v(problem.first_token(), problem.vocab()) {
+        let span = Span::new(problem, tile);
+        let mut kept = [f32::NEG_INFINITY; TILE_V_LEN];
+        let mut any = false;
+        let tokens = values[span.weights_row..].iter().zip(span.weights_row as u32..);
+        for (kept, (&y, index)) in kept[span.from..span.to].iter_mut().zip(tokens) {
+            let reaches = (y > last_y) | ((y == last_y) & (index <= last_index));
+            let keep = reaches & (y > f32::NEG_INFINITY);
+            *kept = if keep { y } else { f32::NEG_INFINITY };
+            any |= keep;
+        }
+        if any {
+            offer_row(&kept, &span, params.row_params(), leaders);
+        }
+    }
+}
+
+/// Fills in what a report wants of the values of tokens from `first_token` on.
+#[inline(always)]
+fn report(
+    ladder: &mut Ladder,
+    (values, first_token): (&[f32], u32),
+    temperature: f32,
+    drawn: &[Leaders],
+    report: &mut Report,
+) {
+    let wanted = report.wanted;
+    let highest = highest_of(values);
+    if !wanted.any() || highest == f32::NEG_INFINITY {
+        return;
+    }
+    ladder.fill(values, temperature);
+    let is_infinite = highest == f32::INFINITY;
+    let logprob = |ladder: &Ladder, y| if is_infinite { f32::NAN } else { ladder.logprob(y) };
+    for (draw, token) in drawn.iter().map(|leaders| leaders.first.token()).enumerate() {
+        if token == NO_TOKEN {
+            continue;
+        }
+        let y = values[(token - first_token) as usize];
+        if wanted.logprobs {
+            report.logprobs[draw] = logprob(ladder, y);
+        }
+        if wanted.ranks {
+            report.ranks[draw] = values.iter().map(|&other| u32::from(other >= y)).sum();
+        }
+    }
+    if wanted.logprobs {
+        report.log_sum_exps[0] = if is_infinite { highest } else { ladder.log_sum_exp() };
+    }
+    if wanted.entropies {
+        report.entropies[0] = if is_infinite { f32::NAN } else { ladder.entropy(values) };
+    }
+    if wanted.best > 0 {
+        let best = ladder.likeliest(values, wanted.best);
+        for (token, key) in report.best_tokens.iter_mut().zip(ladder.sorted(values, best)) {
+            *token = key.token();
+        }
+        for (p, token) in report.best_logprobs.iter_mut().zip(&mut report.best_tokens) {
+            if *token != NO_TOKEN {
+                *p = logprob(ladder, values[*token as usize]);
+                *token += first_token;
+            }
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! A row's tokens by how far their value lies below the highest: how many there are on
+//! each rung, and their probability mass. Every filter keeps the tokens down to some key,
+//! and that key lies on the rung where a sum reaches its goal; only that rung is sorted.
+
+use std::cmp::Reverse;
+
+use flash_sampling_kernels::candidate::Key;
+use flash_sampling_kernels::mass::{MassUnit, decay, gap, min_p_floor};
+
+use super::tile::{TILE_V_LEN, highest};
+
+/// Rungs for a gap of 1: a factor of e in probability.
+const RUNGS_PER_NAT: f32 = 16.0;
+
+/// Down to a gap of 32, where a vocabulary of 2¹⁸ tokens has masses of 0; the last rung
+/// has all tokens from there on.
+const RUNGS: usize = 512;
+
+/// The keys of a row's tokens are those of (value, index), so their order is that of
+/// probability, and of equals the lower index comes first.
+#[derive(Debug)]
+pub(super) struct Ladder {
+    scale: Scale,
+    counts: [u32; RUNGS],
+    masses: [u64; RUNGS],
+    /// Sum of the masses.
+    total: u64,
+    /// The keys of one rung; room for all.
+    keys: Vec<Key>,
+}
+
+/// The tokens down to a key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cut {
+    /// The least key that is kept.
+    pub(super) last: Key,
+    /// Mass of the tokens that are kept.
+    pub(super) mass: u64,
+}
+
+impl Cut {
+    /// The tokens that both keep. One of the two sets contains the other.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self { last: self.last.max(other.last), mass: self.mass.min(other.mass) }
+    }
+}
+
+impl Default for Ladder {
+    fn default() -> Self {
+        Self {
+            scale: Scale { highest: 0.0, temperature: 1.0, unit: MassUnit::for_tokens(1) },
+            counts: [0; RUNGS],
+            masses: [0; RUNGS],
+            total: 0,
+            keys: Vec::new(),
+        }
+    }
+}
+
+impl Ladder {
+    /// Makes room for `tokens` keys.
+    pub(super) fn reserve(&mut self, tokens: u64) -> Result<(), crate::error::Error> {
+        self.keys.clear();
+        crate::output::reserve(&mut self.keys, tokens)?;
+        Ok(())
+    }
+
+    /// Puts every token on its rung. No value is NaN, one is above `−inf`, and `T > 0`.
+    #[inline(always)]
+    pub(super) fn fill(&mut self, values: &[f32], temperature: f32) {
+        let highest = highest_of(values).min(f32::MAX);
+        let unit = MassUnit::for_tokens(values.len() as u32);
+        let scale = Scale { highest, temperature, unit };
+        self.scale = scale;
+        self.counts = [0; RUNGS];
+        self.masses = [0; RUNGS];
+        for values in values.chunks(TILE_V_LEN) {
+            let mut rungs = [0; TILE_V_LEN];
+            let mut weights = [0.0; TILE_V_LEN];
+            for ((rung, weight), &y) in rungs.iter_mut().zip(&mut weights).zip(values) {
+                let gap = scale.gap(y);
+                *rung = rung_of(gap);
+                *weight = decay(-gap);
+            }
+            for ((&rung, &weight), &y) in rungs.iter().zip(&weights).zip(values) {
+                self.counts[rung as usize] += u32::from(y > f32::NEG_INFINITY);
+                self.masses[rung as usize] += unit.mass(weight);
+            }
+        }
+        self.total = self.masses.iter().sum();
+    }
+
+    /// `ln` of a token's probability.
+    pub(super) fn logprob(&self, y: f32) -> f32 {
+        -self.scale.gap(y) - self.scale.unit.log(self.total)
+    }
+
+    /// `ln Σ e^(y / T)`.
+    pub(super) fn log_sum_exp(&self) -> f32 {
+        self.scale.highest / self.scale.temperature + self.scale.unit.log(self.total)
+    }
+
+    /// `−Σ p·ln p`: `ln` of the sum of weights, and the mean gap.
+    #[inline(always)]
+    pub(super) fn entropy(&self, values: &[f32]) -> f32 {
+        let scale = self.scale;
+        let mut moment = 0;
+        for values in values.chunks(TILE_V_LEN) {
+            let mut moments = [0.0; TILE_V_LEN];
+            for (moment, &y) in moments.iter_mut().zip(values) {
+                let gap = scale.gap(y);
+                let weight = decay(-gap);
+                *moment = if weight > 0.0 { weight * gap } else { 0.0 };
+            }
+            moment += moments.iter().map(|&moment| scale.unit.mass(moment)).sum::<u64>();
+        }
+        let Scale { unit, .. } = scale;
+        unit.log(self.total) + unit.weight(moment) / unit.weight(self.total)
+    }
+
+    /// All tokens.
+    pub(super) fn all(&self) -> Cut {
+        Cut { last: Key::NONE, mass: self.total }
+    }
+
+    /// The tokens with at least `min_p` of the highest's probability.
+    #[inline(always)]
+    pub(super) fn at_least(&mut self, values: &[f32], min_p: f32) -> Cut {
+        let scale = self.scale;
+        // Of all keys with this value the least; adding 0 makes −0 a 0.
+        let floor = min_p_floor(scale.highest, scale.temperature, min_p) + 0.0;
+        let last = Key::new(floor, u32::MAX - 1);
+        let rung = rung_of(scale.gap(floor));
+        self.gather(values, rung);
+        self.keys.retain(|&key| key >= last);
+        Cut { last, mass: self.mass_above(rung) + scale.sum(&self.keys) }
+    }
+
+    /// The `n` likeliest tokens; `n ≥ 1`.
+    #[inline(always)]
+    pub(super) fn likeliest(&mut self, values: &[f32], n: u32) -> Cut {
+        let mut left = n;
+        let rung = self.counts.iter().position(|&count| {
+            let reached = left <= count;
+            left -= if reached { 0 } else { count };
+            reached
+        });
+        let Some(rung) = rung else { return self.all() };
+        let rung = rung as u32;
+        self.gather(values, rung);
+        let (scale, before) = (self.scale, self.mass_above(rung));
+        let nth = left as usize - 1;
+        let (above, &mut last, _) = self.keys.select_nth_unstable_by_key(nth, |&key| Reverse(key));
+        Cut { last, mass: before + scale.sum(above) + scale.mass(last) }
+    }
+
+    /// The likeliest tokens up to the one with which their mass reaches `mass`, which is at
+    /// least 1 and at most that of all.
+    #[inline(always)]
+    pub(super) fn reaching(&mut self, values: &[f32], mass: u64) -> Cut {
+        let mut left = mass;
+        let rung = self.masses.iter().position(|&on_rung| {
+            let reached = left <= on_rung;
+            left -= if reached { 0 } else { on_rung };
+            reached
+        });
+        let Some(rung) = rung else { return self.all() };
+        let rung = rung as u32;
+        self.gather(values, rung);
+        let scale = self.scale;
+        let mut sum = self.mass_above(rung);
+        let mut keys = &mut self.keys[..];
+        loop {
+            let middle = keys.len() / 2;
+            let (above, &mut last, below) =
+                keys.select_nth_unstable_by_key(middle, |&key| Reverse(key));
+            let before = sum + scale.sum(above);
+            let reached = before + scale.mass(last);
+            if before >= mass {
+                keys = above;
+            } else if reached >= mass || below.is_empty() {
+                return Cut { last, mass: reached };
+            } else {
+                (sum, keys) = (reached, below);
+            }
+        }
+    }
+
+    /// The keys down to that of `cut`, in descending order.
+    #[inline(always)]
+    pub(super) fn sorted(&mut self, values: &[f32], cut: Cut) -> &[Key] {
+        let least = cut.last.score();
+        self.collect(values, |y| (y >= least) & (y > f32::NEG_INFINITY));
+        self.keys.retain(|&key| key >= cut.last);
+        self.keys.sort_unstable_by_key(|&key| Reverse(key));
+        &self.keys
+    }
+
+    /// Takes the keys of one rung.
+    #[inline(always)]
+    fn gather(&mut self, values: &[f32], rung: u32) {
+        let scale = self.scale;
+        self.collect(values, |y| (rung_of(scale.gap(y)) == rung) & (y > f32::NEG_INFINITY));
+    }
+
+    /// Takes the keys of the values that are `wanted`.
+    #[inline(always)]
+    fn collect(&mut self, values: &[f32], wanted: impl Fn(f32) -> bool) {
+        self.keys.clear();
+        for (first, values) in (0..).step_by(TILE_V_LEN).zip(values.chunks(TILE_V_LEN)) {
+            // Most pieces have none, which vector instructions tell.
+            if !values.iter().fold(false, |any, &y| any | wanted(y)) {
+                continue;
+            }
+            for (index, &y) in (first..).zip(values) {
+                if wanted(y) {
+                    // Adding 0 makes −0 a 0.
+                    self.keys.push(Key::new(y + 0.0, index));
+                }
+            }
+        }
+    }
+
+    fn mass_above(&self, rung: u32) -> u64 {
+        self.masses[..rung as usize].iter().sum()
+    }
+}
+
+/// How the values of a row become masses.
+#[derive(Clone, Copy, Debug)]
+struct Scale {
+    /// The highest value, finite.
+    highest: f32,
+    temperature: f32,
+    unit: MassUnit,
+}
+
+impl Scale {
+    /// How far a value lies below the highest; `+inf` counts as the highest.
+    #[inline(always)]
+    fn gap(self, y: f32) -> f32 {
+        let y = if y < self.highest { y } else { self.highest };
+        gap(self.highest, y, self.temperature)
+    }
+
+    fn mass(self, key: Key) -> u64 {
+        self.unit.mass(decay(-self.gap(key.score())))
+    }
+
+    fn sum(self, keys: &[Key]) -> u64 {
+        keys.iter().map(|&key| self.mass(key)).sum()
+    }
+}
+
+/// The rung of a gap, which is at least 0.
+#[inline(always)]
+fn rung_of(gap: f32) -> u32 {
+    const LAST: f32 = (RUNGS - 1) as f32;
+    let rung = gap * RUNGS_PER_NAT;
+    let rung = if rung < LAST { rung } else { LAST };
+    // SAFETY: it lies from 0 to `LAST`.
+    unsafe { rung.to_int_unchecked::<i32>() as u32 }
+}
+
+/// The greatest value; none is NaN.
+#[inline(always)]
+pub(super) fn highest_of(values: &[f32]) -> f32 {
+    let (tiles, rest) = values.as_chunks::<TILE_V_LEN>();
+    let rest = rest.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    tiles.iter().map(highest).fold(rest, f32::max)
+}
