@@ -103,7 +103,7 @@ fn features(lists: &Lists) -> Vec<Feature<'_>> {
         },
         Feature {
             name: "top_p 0.9 at T = 50",
-            params: SamplingParams { temperature: 50.0, ..params }.with_top_p(0.9),
+            params: SamplingParams::new(50.0, SEED, 0).with_top_p(0.9),
             ..plain
         },
         Feature { name: "processed logprobs", processed: logprobs, ..plain },

@@ -8,6 +8,7 @@
 pub mod distribution;
 pub mod edges;
 pub mod exact;
+pub mod features;
 pub mod properties;
 
 /// One test a check: `$panel` is an `Option<Panel>`, `None` where there is nothing to

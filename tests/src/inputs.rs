@@ -7,8 +7,14 @@
 
 use std::sync::Arc;
 
-use flash_sampling::{Dtype, Inputs, MatrixRef, Operand, SamplingParams, bf16, f16};
+use flash_sampling::{
+    Dtype, Inputs, LogitTransform, MatrixRef, Operand, SamplingParams, TokenRules, bf16, f16,
+};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
+
+mod rules;
+
+pub use rules::Rules;
 
 /// Largest size of an exact input.
 pub const LARGEST_INTEGER: i64 = 8;
@@ -241,6 +247,10 @@ pub struct Case {
     pub hidden_states: Matrix,
     /// `[B]`.
     pub rows: Vec<SamplingParams>,
+    /// `[B]`, or empty.
+    pub rules: Vec<Rules>,
+    /// What the model does to every logit.
+    pub transform: LogitTransform,
     /// S.
     pub draws: u32,
     /// Whether every dot product is exact in f32 in any order, so that all
@@ -262,6 +272,8 @@ impl Case {
             head: Arc::clone(head),
             hidden_states,
             rows,
+            rules: Vec::new(),
+            transform: LogitTransform::NONE,
             draws: 1,
             exact: true,
         }
@@ -270,6 +282,19 @@ impl Case {
     /// With `draws` a row.
     pub fn with_draws(mut self, draws: u32) -> Self {
         self.draws = draws;
+        self
+    }
+
+    /// With rules for each row.
+    pub fn with_rules(mut self, rules: Vec<Rules>) -> Self {
+        assert_eq!(rules.len(), self.batch());
+        self.rules = rules;
+        self
+    }
+
+    /// With a transform of every logit.
+    pub fn with_transform(mut self, transform: LogitTransform) -> Self {
+        self.transform = transform;
         self
     }
 
@@ -284,6 +309,10 @@ impl Case {
         Self {
             hidden_states: self.hidden_states.gather(rows),
             rows: rows.iter().map(|&row| self.rows[row]).collect(),
+            rules: match self.rules[..] {
+                [] => Vec::new(),
+                _ => rows.iter().map(|&row| self.rules[row].clone()).collect(),
+            },
             ..self.clone()
         }
     }
@@ -293,14 +322,20 @@ impl Case {
         self.rows.len()
     }
 
-    /// The library's view.
+    /// The library's view of the rules.
+    pub fn token_rules(&self) -> Vec<TokenRules<'_>> {
+        self.rules.iter().map(Rules::view).collect()
+    }
+
+    /// The library's view of all but the rules.
     pub fn inputs(&self) -> Inputs<'_> {
         let head = &*self.head;
         let weights = head.weights.view(Operand::Weights, 0, head.weights.rows());
         let hidden_states = self.hidden_states.view(Operand::HiddenStates, 0, self.batch());
         let mut inputs = Inputs::new(hidden_states, weights)
             .with_vocab_valid(head.vocab_valid as u64)
-            .with_first_token(u64::from(head.first_token));
+            .with_first_token(u64::from(head.first_token))
+            .with_transform(self.transform);
         if let Some(bias) = &head.bias {
             inputs = inputs.with_bias(bias);
         }

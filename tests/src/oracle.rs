@@ -5,7 +5,11 @@
 //! Gumbel, "Statistical theory of extreme values", 1954; the noise rule of
 //! `docs/design/noise.md`.
 
-/// What one row asks for.
+mod row;
+
+pub use row::{Filters, Order, Rules, Survivors, Transform, summary};
+
+/// What names a row's noise, and its temperature.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     /// `T ≥ 0`.

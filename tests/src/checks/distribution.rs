@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use flash_sampling::{Dtype, SamplingParams};
+use flash_sampling::{Dtype, NoiseKey, SamplingParams};
 use rayon::prelude::*;
 
 use crate::inputs::{Case, Head, Matrix, params};
-use crate::judge::logits;
+use crate::judge::{filtered, values};
 use crate::oracle::probabilities;
 use crate::panel::Panel;
 use crate::stats::{assert_fits, poisson_p_value};
@@ -57,16 +57,22 @@ fn random_row(seed: u64, vocab: usize, spread: f32) -> (Arc<Head>, Matrix) {
 fn histogram(
     panel: &mut Panel,
     (head, hidden_state): (&Arc<Head>, &Matrix),
-    temperature: f32,
+    params: SamplingParams,
     draws: Draws,
 ) -> (Vec<u64>, Vec<f64>) {
     assert_eq!(panel.len(), 1);
     let rows = |position: u64| -> Vec<SamplingParams> {
-        (0..draws.batch as u64).map(|seed| params(temperature, seed, position)).collect()
+        let with_key = |seed| {
+            let mut params = params;
+            params.key = NoiseKey { seed, position };
+            params
+        };
+        (0..draws.batch as u64).map(with_key).collect()
     };
     let hidden_states = hidden_state.gather(&vec![0; draws.batch]);
     let mut case = Case::new("histogram", head, hidden_states, rows(0)).with_draws(draws.draws);
-    let expected = probabilities(&logits(&case.select(&[0]), 0).values, f64::from(temperature));
+    let filtered = filtered(&case, 0, &values(&case, 0)).expect("no filter decides by rounding");
+    let expected = probabilities(&filtered, f64::from(params.temperature));
     let mut counts = vec![0; head.vocab_valid];
     for position in 0..draws.calls {
         case.rows = rows(position);
@@ -93,10 +99,24 @@ fn count(tokens: &[u32], vocab: usize) -> Vec<u64> {
 }
 
 fn assert_softmax(panel: &mut Panel, seed: u64, vocab: usize, temperature: f32, draws: Draws) {
+    assert_fits_with(panel, (seed, vocab), params(temperature, 0, 0), draws);
+}
+
+/// Demands that draws of a random row fit what its filters leave of the softmax.
+pub fn assert_row_fits(panel: &mut Panel, seed: u64, vocab: usize, params: SamplingParams) {
+    let draws = Draws::of_a_small_vocabulary(panel, 60);
+    assert_fits_with(panel, (seed, vocab), params, draws);
+}
+
+fn assert_fits_with(
+    panel: &mut Panel,
+    (seed, vocab): (u64, usize),
+    params: SamplingParams,
+    draws: Draws,
+) {
     let (head, hidden_state) = random_row(seed, vocab, 1.5);
-    let (observed, expected) = histogram(panel, (&head, &hidden_state), temperature, draws);
-    let what = format!("V {vocab}, T {temperature}, {} draws", draws.total());
-    assert_fits(&observed, &expected, &what);
+    let (observed, expected) = histogram(panel, (&head, &hidden_state), params, draws);
+    assert_fits(&observed, &expected, &format!("V {vocab}, {params:?}, {} draws", draws.total()));
 }
 
 /// Vocabularies of less and more than a tile, and one of many, at T = 1.
@@ -130,7 +150,7 @@ pub fn excluded_tokens_never_come(panel: &mut Panel) {
         (0..300).map(|token| if token % 2 == 0 { 0.25 } else { f32::NEG_INFINITY }).collect();
     let head = Arc::new(Head::new(head.weights.clone()).with_bias(bias));
     let draws = Draws::of_a_small_vocabulary(panel, 60);
-    let (observed, expected) = histogram(panel, (&head, &hidden_state), 1.0, draws);
+    let (observed, expected) = histogram(panel, (&head, &hidden_state), params(1.0, 0, 0), draws);
     assert_fits(&observed, &expected, "odd tokens excluded");
 }
 
@@ -153,7 +173,7 @@ pub fn rare_tokens(panel: &mut Panel) {
     let hidden_state = Matrix::from_fn(Dtype::Bf16, 1, 1, |_, _| 1.0);
     let (calls, batch) = panel.effort().choose((1, 4_096), (382, 4_096), (955, 65_536));
     let draws = Draws { calls, batch, draws: 64 };
-    let (observed, expected) = histogram(panel, (&head, &hidden_state), 1.0, draws);
+    let (observed, expected) = histogram(panel, (&head, &hidden_state), params(1.0, 0, 0), draws);
     for (probability, _) in rare {
         let logit = f64::ln(probability) as f32;
         let members = || (0..logits.len()).filter(|&token| logits[token] == logit);

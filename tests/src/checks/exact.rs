@@ -147,7 +147,9 @@ pub fn random_inputs(panel: &mut Panel) {
         let case = Case::new(name, &Arc::new(Head::new(weights)), hidden_states, rows)
             .with_draws(2)
             .inexact();
-        panel.sample_each(&case, |name, output| assert_oracle_agrees(&case, name, output));
+        panel.sample_each(&case, |name, output| {
+            assert_oracle_agrees(&case, name, output);
+        });
     }
 }
 
