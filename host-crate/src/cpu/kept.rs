@@ -1,13 +1,13 @@
 //! Rows whose values outlive their tiles: those with filters, which need the whole row,
 //! and all rows of a call that wants reports. One thread finishes a row.
 
-use flash_sampling_kernels::abi::{NO_TOKEN, n_tiles_v};
+use flash_sampling_kernels::abi::{NO_TOKEN, TILE_V, n_tiles_v};
 use flash_sampling_kernels::candidate::{Key, Leaders};
-use flash_sampling_kernels::mass::share;
+use flash_sampling_kernels::mass::{min_p_floor, share};
 
-use super::ladder::{Cut, Ladder, highest_of};
+use super::ladder::{Ladder, highest_of, least_key};
 use super::spill::Spill;
-use super::tile::{Span, TILE_V_LEN, offer_row};
+use super::tile::{Span, TILE_V_LEN, highest, offer_row};
 use crate::error::Error;
 use crate::output::{Output, resize};
 use crate::params::{FilterOrder, SamplingParams};
@@ -60,18 +60,17 @@ impl Kept {
         let params = &rows[self.row as usize];
         let values = self.values.values();
         let highest = highest_of(values);
+        let (ladder, first_token) = (&mut self.ladder, problem.first_token());
         let mut last = Key::NONE;
         // Where the highest is infinite, it wins whatever the filters keep.
         if params.filters() && highest.is_finite() {
-            let temperature = if params.filters_at_one { 1.0 } else { params.temperature };
-            self.ladder.fill(values, temperature);
-            last = filter(&mut self.ladder, values, params).last;
+            last = filter(ladder, values, highest, params);
         }
         draw(values, last, problem, params, &mut self.leaders);
+        let drawn = &self.leaders[..];
         let temperature = if params.temperature > 0.0 { params.temperature } else { 1.0 };
-        let (ladder, drawn, first) = (&mut self.ladder, &self.leaders[..], problem.first_token());
-        report(ladder, (values, first), temperature, drawn, &mut self.processed_report);
-        report(ladder, (self.raw.values(), first), 1.0, drawn, &mut self.raw_report);
+        report(ladder, (values, first_token), temperature, drawn, &mut self.processed_report);
+        report(ladder, (self.raw.values(), first_token), 1.0, drawn, &mut self.raw_report);
     }
 
     /// Writes this row's reports.
@@ -81,22 +80,31 @@ impl Kept {
     }
 }
 
-/// The tokens that a row's filters keep.
+/// The least key that a row's filters keep.
 #[inline(always)]
-fn filter(ladder: &mut Ladder, values: &[f32], params: &SamplingParams) -> Cut {
+fn filter(ladder: &mut Ladder, values: &[f32], highest: f32, params: &SamplingParams) -> Key {
+    let temperature = if params.filters_at_one { 1.0 } else { params.temperature };
+    let floor = match params.min_p {
+        0.0 => Key::NONE,
+        min_p => least_key(min_p_floor(highest, temperature, min_p)),
+    };
+    if params.top_k.is_none() && params.top_p == 1.0 {
+        return floor;
+    }
+    ladder.fill(values, temperature);
     let all = ladder.all();
-    let by_min_p = if params.min_p > 0.0 { ladder.at_least(values, params.min_p) } else { all };
+    let by_min_p = if floor == Key::NONE { all } else { ladder.down_to(values, floor) };
     let by_top_k = params.top_k.map_or(all, |k| ladder.likeliest(values, k));
     let kept = by_min_p.and(by_top_k);
     if params.top_p == 1.0 {
-        return kept;
+        return kept.last;
     }
     let whole = match params.filter_order {
         FilterOrder::Sequential => kept,
         FilterOrder::MinPLast => by_top_k,
         FilterOrder::Joint => all,
     };
-    kept.and(ladder.reaching(values, share(whole.mass, params.top_p)))
+    kept.and(ladder.reaching(values, share(whole.mass, params.top_p))).last
 }
 
 /// Offers the tokens with keys from `last` on to the leaders of each draw.
@@ -112,15 +120,16 @@ fn draw(
     for tile in 0..n_tiles_v(problem.first_token(), problem.vocab()) {
         let span = Span::new(problem, tile);
         let mut kept = [f32::NEG_INFINITY; TILE_V_LEN];
-        let mut any = false;
-        let tokens = values[span.weights_row..].iter().zip(span.weights_row as u32..);
-        for (kept, (&y, index)) in kept[span.from..span.to].iter_mut().zip(tokens) {
-            let reaches = (y > last_y) | ((y == last_y) & (index <= last_index));
-            let keep = reaches & (y > f32::NEG_INFINITY);
-            *kept = if keep { y } else { f32::NEG_INFINITY };
-            any |= keep;
+        let n_tokens = span.to - span.from;
+        kept[span.from..span.to].copy_from_slice(&values[span.weights_row..][..n_tokens]);
+        // Places before the span have no index, and no value either.
+        let first_index = (span.weights_row as u32).wrapping_sub(span.from as u32);
+        for (place, y) in (0..TILE_V).zip(&mut kept) {
+            let index = first_index.wrapping_add(place);
+            let keep = (*y > last_y) | ((*y == last_y) & (index <= last_index));
+            *y = if keep { *y } else { f32::NEG_INFINITY };
         }
-        if any {
+        if highest(&kept) > f32::NEG_INFINITY {
             offer_row(&kept, &span, params.row_params(), leaders);
         }
     }

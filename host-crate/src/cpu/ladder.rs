@@ -4,8 +4,9 @@
 
 use std::cmp::Reverse;
 
+use flash_sampling_kernels::abi::NO_TOKEN;
 use flash_sampling_kernels::candidate::Key;
-use flash_sampling_kernels::mass::{MassUnit, decay, gap, min_p_floor};
+use flash_sampling_kernels::mass::{MassUnit, decay, gap};
 
 use super::tile::{TILE_V_LEN, highest};
 
@@ -123,17 +124,13 @@ impl Ladder {
         Cut { last: Key::NONE, mass: self.total }
     }
 
-    /// The tokens with at least `min_p` of the highest's probability.
+    /// The tokens down to a key.
     #[inline(always)]
-    pub(super) fn at_least(&mut self, values: &[f32], min_p: f32) -> Cut {
-        let scale = self.scale;
-        // Of all keys with this value the least; adding 0 makes −0 a 0.
-        let floor = min_p_floor(scale.highest, scale.temperature, min_p) + 0.0;
-        let last = Key::new(floor, u32::MAX - 1);
-        let rung = rung_of(scale.gap(floor));
+    pub(super) fn down_to(&mut self, values: &[f32], last: Key) -> Cut {
+        let rung = rung_of(self.scale.gap(last.score()));
         self.gather(values, rung);
         self.keys.retain(|&key| key >= last);
-        Cut { last, mass: self.mass_above(rung) + scale.sum(&self.keys) }
+        Cut { last, mass: self.mass_above(rung) + self.scale.sum(&self.keys) }
     }
 
     /// The `n` likeliest tokens; `n ≥ 1`.
@@ -250,6 +247,11 @@ impl Scale {
     fn sum(self, keys: &[Key]) -> u64 {
         keys.iter().map(|&key| self.mass(key)).sum()
     }
+}
+
+/// Of all keys with a value the least; adding 0 makes −0 a 0.
+pub(super) fn least_key(y: f32) -> Key {
+    Key::new(y + 0.0, NO_TOKEN - 1)
 }
 
 /// The rung of a gap, which is at least 0.
