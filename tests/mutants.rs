@@ -36,6 +36,11 @@ mutants! {
     local_ids: LocalIds,
     nan_wins: NanWins,
     zero_by_default: ZeroByDefault,
+    noise_by_rank: NoiseByRank,
+    min_p_after_top_p: MinPAfterTopP,
+    one_more: OneMore,
+    mass_before_temperature: MassBeforeTemperature,
+    trailing_bits: TrailingBits,
 }
 
 fn assert_rejected(defect: Defect) {

@@ -87,7 +87,7 @@ impl MassUnit {
 
     /// `ln` of a sum of weights that is at least 1.
     #[inline(always)]
-    pub fn log(self, mass: u64) -> f32 {
+    pub fn log_of(self, mass: u64) -> f32 {
         ln(self.weight(mass))
     }
 }
@@ -150,7 +150,7 @@ mod tests {
         let unit = MassUnit::for_tokens(151_936);
         for (weights, expected) in [(1.0, 0.0), (2.0, 2f64.ln()), (1000.5, 1000.5f64.ln())] {
             let mass = (weights * f64::from(unit.one)) as u64;
-            assert!((f64::from(unit.log(mass)) - expected).abs() <= 5e-7, "{weights}");
+            assert!((f64::from(unit.log_of(mass)) - expected).abs() <= 5e-7, "{weights}");
         }
     }
 

@@ -12,6 +12,7 @@ use flash_sampling::{
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
+pub mod mixes;
 mod rules;
 
 pub use rules::Rules;

@@ -11,9 +11,11 @@ use flash_sampling_kernels::philox::{PAIR_BIT, Subkey};
 use flash_sampling_kernels::score::{score, token_value};
 use rayon::prelude::*;
 
-use crate::checks::{distribution, edges, exact, properties};
+use crate::checks::{distribution, edges, exact, features, properties};
 use crate::inputs::Case;
 use crate::panel::{Effort, Implementation, Panel};
+
+mod row;
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +48,16 @@ pub enum Defect {
     NanWins,
     /// A row without a candidate answers 0.
     ZeroByDefault,
+    /// In filtered rows noise is keyed by the token's rank.
+    NoiseByRank,
+    /// min_p is measured on what top_p left.
+    MinPAfterTopP,
+    /// The token after the one that meets `top_p` is kept.
+    OneMore,
+    /// Filters are measured before the temperature.
+    MassBeforeTemperature,
+    /// Bits of a mask beyond the vocabulary admit padding rows.
+    TrailingBits,
 }
 
 /// A check and its name.
@@ -59,7 +71,7 @@ macro_rules! check {
 
 impl Defect {
     /// All of them, each with the check that must reject it.
-    pub const ALL: [(Self, Check); 14] = [
+    pub const ALL: [(Self, Check); 19] = [
         (Self::NoiseCut, check!(distribution::small_vocabularies)),
         (Self::TwentyFourBits, check!(distribution::rare_tokens)),
         (Self::DecimalSum, check!(edges::keys_do_not_collide)),
@@ -74,6 +86,11 @@ impl Defect {
         (Self::LocalIds, check!(properties::shard_splits)),
         (Self::NanWins, check!(edges::nan_in_a_weight)),
         (Self::ZeroByDefault, check!(edges::nan_in_a_hidden_state)),
+        (Self::NoiseByRank, check!(features::random_mixes)),
+        (Self::MinPAfterTopP, check!(features::random_mixes)),
+        (Self::OneMore, check!(features::shares_that_are_met_exactly)),
+        (Self::MassBeforeTemperature, check!(features::random_mixes)),
+        (Self::TrailingBits, check!(features::bits_of_a_mask)),
     ];
 }
 
@@ -120,13 +137,32 @@ impl Mutant {
     /// The best two and the status of each draw.
     fn row(&self, case: &Case, row: usize) -> Vec<(Leaders, Status)> {
         let (logits, status) = self.logits(case, row);
-        (0..case.draws).map(|draw| (self.draw(case, row, draw, &logits), status)).collect()
+        let survivors = row::survivors(&logits, &case.rows[row], self.defect);
+        if self.has(Defect::NoiseByRank) && case.rows[row].top_p < 1.0 {
+            let ranked: Vec<f32> = survivors.iter().map(|&at| logits[at]).collect();
+            let draw = |draw| {
+                let mut leaders = self.draw(case, row, draw, &ranked);
+                if leaders.first != Key::NONE {
+                    let rank = leaders.first.token() - case.head.first_token;
+                    let token = case.head.first_token + survivors[rank as usize] as u32;
+                    leaders.first = Key::new(leaders.first.score(), token);
+                }
+                (leaders, status)
+            };
+            return (0..case.draws).map(draw).collect();
+        }
+        let mut kept = vec![f32::NEG_INFINITY; logits.len()];
+        survivors.into_iter().for_each(|at| kept[at] = logits[at]);
+        (0..case.draws).map(|draw| (self.draw(case, row, draw, &kept), status)).collect()
     }
 
     fn logits(&self, case: &Case, row: usize) -> (Vec<f32>, Status) {
         let head = &case.head;
+        let mask = case.rules.get(row).and_then(|rules| rules.bitmask.as_ref());
         let vocab = if self.has(Defect::PaddingCounts) {
             head.weights.rows()
+        } else if let Some(words) = mask.filter(|_| self.has(Defect::TrailingBits)) {
+            head.weights.rows().min(32 * words.len())
         } else if self.has(Defect::TailDropped) {
             head.vocab_valid / 8 * 8
         } else {
@@ -139,8 +175,11 @@ impl Mutant {
             let products = hidden.iter().enumerate().map(|(d, h)| h * head.weights.get(token, d));
             let dot = products.fold(0.0, |sum, product| sum + product);
             let bias = head.bias.as_ref().and_then(|bias| bias.get(token)).copied().unwrap_or(0.0);
-            let is_nan = (dot + bias).is_nan();
-            let y = token_value(dot, bias, &mut status);
+            let id = head.first_token + token as u32;
+            let x = case.transform.apply(dot + bias);
+            let y = row::edited(case, row, id, x);
+            let is_nan = y.is_nan();
+            let y = token_value(y, 0.0, &mut status);
             if self.has(Defect::MaskedToZero) && y == f32::NEG_INFINITY {
                 0.0
             } else if self.has(Defect::NanWins) && is_nan {

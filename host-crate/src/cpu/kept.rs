@@ -183,3 +183,85 @@ fn report(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flash_sampling_kernels::mass::{MassUnit, decay, gap};
+
+    /// Numerical Recipes' generator: its upper bits will do for test rows.
+    fn random(state: &mut u32) -> f32 {
+        *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (*state >> 8) as f32 / 16_777_216.0
+    }
+
+    /// The keys that the filters keep, by sorting and adding up all of them.
+    fn sorted(values: &[f32], params: &SamplingParams) -> Vec<Key> {
+        let admitted = (0..).zip(values).filter(|(_, y)| **y > f32::NEG_INFINITY);
+        let mut keys: Vec<Key> = admitted.map(|(i, &y)| Key::new(y + 0.0, i)).collect();
+        keys.sort_unstable_by(|a, b| b.cmp(a));
+        let highest = keys[0].score();
+        let unit = MassUnit::for_tokens(values.len() as u32);
+        let mass = |key: Key| unit.mass(decay(-gap(highest, key.score(), params.temperature)));
+        let sum = |keys: &[Key]| keys.iter().map(|&key| mass(key)).sum::<u64>();
+        let whole = sum(&keys);
+        let min_p = |keys: &mut Vec<Key>| {
+            if params.min_p > 0.0 {
+                let floor = min_p_floor(highest, params.temperature, params.min_p);
+                keys.retain(|key| key.score() >= floor);
+            }
+        };
+        if params.filter_order == FilterOrder::Sequential {
+            min_p(&mut keys);
+        }
+        keys.truncate(params.top_k.unwrap_or(u32::MAX) as usize);
+        if params.top_p < 1.0 {
+            let joint = params.filter_order == FilterOrder::Joint;
+            let goal = share(if joint { whole } else { sum(&keys) }, params.top_p);
+            let mut before = 0;
+            keys.retain(|&key| {
+                let kept = before < goal;
+                before += mass(key);
+                kept
+            });
+        }
+        min_p(&mut keys);
+        keys
+    }
+
+    #[test]
+    fn what_is_kept_is_what_sorting_keeps() {
+        let mut state = 7;
+        let mut ladder = Ladder::default();
+        for case in 0..4_000 {
+            let vocab = [1, 2, 5, 100, 128, 300, 1_000][case % 7];
+            // From all equal to all apart, some a long way down.
+            let (steps, step) = [(1.0, 1.0), (3.0, 0.5), (40.0, 0.25), (1e6, 1e-4)][case % 4];
+            let values: Vec<f32> = (0..vocab)
+                .map(|_| match random(&mut state) {
+                    chance if chance < 0.1 => f32::NEG_INFINITY,
+                    chance if chance < 0.2 => -80.0 * chance,
+                    _ => (random(&mut state) * steps).floor() * step - 3.0,
+                })
+                .collect();
+            let mut pick = |from: &[f32]| from[(random(&mut state) * from.len() as f32) as usize];
+            let mut params = SamplingParams::new(pick(&[1e-3, 0.3, 1.0, 7.0, 1e6]), 0, 0);
+            params.top_k = match pick(&[0.0, 1.0, 2.0, 30.0, 2e3]) {
+                0.0 => None,
+                k => Some(k as u32),
+            };
+            params.top_p = pick(&[1.0, 0.9999, 0.9, 0.5, 0.25, 1e-5]);
+            params.min_p = pick(&[0.0, 1e-38, 0.02, 0.5, 1.0]);
+            params.filter_order =
+                [FilterOrder::Sequential, FilterOrder::MinPLast, FilterOrder::Joint][case % 3];
+            let highest = highest_of(&values);
+            if highest == f32::NEG_INFINITY {
+                continue;
+            }
+            let last = filter(&mut ladder, &values, highest, &params);
+            let mut found = sorted(&values, &SamplingParams::new(1.0, 0, 0));
+            found.retain(|&key| key >= last);
+            assert_eq!(found, sorted(&values, &params), "case {case}: {params:?}");
+        }
+    }
+}

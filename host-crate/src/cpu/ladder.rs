@@ -93,12 +93,12 @@ impl Ladder {
 
     /// `ln` of a token's probability.
     pub(super) fn logprob(&self, y: f32) -> f32 {
-        -self.scale.gap(y) - self.scale.unit.log(self.total)
+        -self.scale.gap(y) - self.scale.unit.log_of(self.total)
     }
 
     /// `ln Σ e^(y / T)`.
     pub(super) fn log_sum_exp(&self) -> f32 {
-        self.scale.highest / self.scale.temperature + self.scale.unit.log(self.total)
+        self.scale.highest / self.scale.temperature + self.scale.unit.log_of(self.total)
     }
 
     /// `−Σ p·ln p`: `ln` of the sum of weights, and the mean gap.
@@ -116,7 +116,7 @@ impl Ladder {
             moment += moments.iter().map(|&moment| scale.unit.mass(moment)).sum::<u64>();
         }
         let Scale { unit, .. } = scale;
-        unit.log(self.total) + unit.weight(moment) / unit.weight(self.total)
+        unit.log_of(self.total) + unit.weight(moment) / unit.weight(self.total)
     }
 
     /// All tokens.
