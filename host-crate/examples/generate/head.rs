@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use flash_sampling::{
-    Inputs, MatrixRef, Operand, Output, Problem, Sampler, SamplingParams, bf16,
+    Inputs, MatrixRef, Operand, Output, Problem, Sampler, SamplingParams, TokenRules, bf16,
     cuda::{Cuda, DeviceHead},
 };
 
@@ -11,12 +11,19 @@ use crate::model::LmHead;
 /// Where to sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Device {
-    /// The GPU if there is one, else the CPU.
+    /// The GPU if there is one and it can do what is asked, else the CPU.
     Auto,
     /// The CPU.
     Cpu,
     /// The first NVIDIA GPU.
     Cuda,
+}
+
+impl Device {
+    /// The CPU, if only that will do and the choice is free.
+    pub(crate) fn or_cpu(self, needs_cpu: bool) -> Self {
+        if self == Self::Auto && needs_cpu { Self::Cpu } else { self }
+    }
 }
 
 /// The LM head with a sampler.
@@ -65,11 +72,13 @@ impl Head {
         })
     }
 
-    /// Draws `draws` tokens after the hidden state `[D]`.
+    /// Draws `draws` tokens after the hidden state `[D]`. On a GPU `rules` only list what
+    /// penalties apply to, and those are refused with the parameters.
     pub(crate) fn sample(
         &mut self,
         hidden_state: &[bf16],
         params: SamplingParams,
+        rules: TokenRules<'_>,
         draws: u32,
     ) -> Result<&Output> {
         let hidden_states = MatrixRef::new(Operand::HiddenStates, hidden_state, 1, self.hidden)?;
@@ -77,7 +86,9 @@ impl Head {
         match &mut self.place {
             Place::Cpu { sampler, weights, .. } => {
                 let weights = MatrixRef::new(Operand::Weights, weights, self.rows, self.hidden)?;
-                sampler.sample(&Inputs::new(hidden_states, weights), &[params], draws, output)?;
+                let rules = [rules];
+                let inputs = Inputs::new(hidden_states, weights).with_token_rules(&rules);
+                sampler.sample(&inputs, &[params], draws, output)?;
             }
             Place::Cuda { sampler, weights } => {
                 sampler.sample(weights, hidden_states, &[params], draws, output)?;

@@ -20,14 +20,16 @@ use std::{
 
 use anyhow::{Result, ensure};
 use clap::{Parser, value_parser};
-use flash_sampling::{NO_TOKEN, SamplingParams};
+use flash_sampling::NO_TOKEN;
 
+use asked::{Asked, Seen};
 use gguf::Gguf;
 use head::{Device, Head};
 use model::Llama;
 use tally::Tally;
 use tokenizer::Vocabulary;
 
+mod asked;
 mod gguf;
 mod head;
 mod model;
@@ -46,12 +48,8 @@ struct Args {
     /// Continue the prompt itself, without the model's chat format
     #[arg(long)]
     raw: bool,
-    /// 0 always takes the likeliest token
-    #[arg(long, default_value_t = 0.7)]
-    temperature: f32,
-    /// Another seed, another text
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
+    #[command(flatten)]
+    asked: Asked,
     /// Stop after this many tokens, if the model does not before
     #[arg(long, default_value_t = 128, value_parser = value_parser!(u32).range(1..))]
     max_tokens: u32,
@@ -80,7 +78,7 @@ fn generate(args: &Args) -> Result<()> {
     let (mut model, mut weights) = Llama::load(&mut gguf)?;
     let vocabulary = Vocabulary::load(&mut gguf)?;
     weights.drop_padding(vocabulary.size());
-    let mut head = Head::new(args.device, weights)?;
+    let mut head = Head::new(args.device.or_cpu(args.asked.needs_cpu()), weights)?;
     eprintln!("device: {}", head.describe()?);
 
     let prompt = vocabulary.encode(&args.prompt, args.raw)?;
@@ -95,16 +93,17 @@ fn generate(args: &Args) -> Result<()> {
     let mut text = vocabulary.stream();
     let mut stdout = std::io::stdout().lock();
     let mut tally = Tally::start(prompt.len());
+    let mut seen = Seen::of_prompt(&prompt);
     let mut tokens = prompt;
     for position in 0..args.max_tokens {
         let hidden_state = model.forward(&tokens)?;
         if position == 0 {
             tally.prompt_done();
         }
-        let params = SamplingParams::new(args.temperature, args.seed, position.into());
+        let params = args.asked.params(position.into());
         let draws = if position == 0 { args.draws } else { 1 };
         let sampling = Instant::now();
-        let drawn = head.sample(&hidden_state, params, draws)?;
+        let drawn = head.sample(&hidden_state, params, seen.rules(), draws)?;
         tally.token_drawn(sampling.elapsed(), drawn.margins[0]);
         let token = drawn.tokens[0];
         ensure!(token != NO_TOKEN, "the model computed no number at token {position}");
@@ -118,6 +117,7 @@ fn generate(args: &Args) -> Result<()> {
             write!(stdout, "{text}")?;
             stdout.flush()?;
         }
+        seen.add(token);
         tokens = vec![token];
     }
     writeln!(stdout)?;
