@@ -22,6 +22,7 @@ use crate::params::SamplingParams;
 use crate::plain::{check_plain, check_plain_inputs};
 use crate::plan::Plan;
 use crate::problem::Problem;
+use crate::report::Wanted;
 
 /// How a CPU sampler is made.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,6 +51,10 @@ struct Run<'a> {
     inputs: &'a Inputs<'a>,
     /// `[B]`.
     rows: &'a [SamplingParams],
+    /// What to report of the model's distribution.
+    raw: Wanted,
+    /// What to report of each row's.
+    processed: Wanted,
 }
 
 impl Cpu {
@@ -98,7 +103,8 @@ impl Cpu {
         rows: &[SamplingParams],
         output: &mut Output,
     ) -> Result<(), Error> {
-        let run = Run { problem, inputs, rows };
+        let (raw, processed) = (output.raw.wanted, output.processed.wanted);
+        let run = Run { problem, inputs, rows, raw, processed };
         match self.variant {
             CpuVariant::Reference => self.reference.run(&run, output),
             // SAFETY: `detect` and `new` take available variants only.

@@ -5,6 +5,7 @@ use flash_sampling_kernels::abi::{NO_TOKEN, TILE_V, n_tiles_v};
 use flash_sampling_kernels::candidate::{Key, Leaders};
 use flash_sampling_kernels::mass::{min_p_floor, share};
 
+use super::Run;
 use super::ladder::{Ladder, highest_of, least_key};
 use super::spill::Spill;
 use super::tile::{Span, TILE_V_LEN, highest, offer_row};
@@ -32,23 +33,18 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Makes it row `row` of a problem.
-    pub(super) fn begin(
-        &mut self,
-        row: u32,
-        problem: &Problem,
-        output: &Output,
-    ) -> Result<(), Error> {
-        let (vocab, draws) = (u64::from(problem.vocab()), u64::from(problem.draws()));
+    /// Makes it row `row` of a call.
+    pub(super) fn begin(&mut self, row: u32, run: &Run<'_>) -> Result<(), Error> {
+        let (vocab, draws) = (u64::from(run.problem.vocab()), u64::from(run.problem.draws()));
         self.row = row;
-        self.raw_report.wanted = output.raw.wanted;
-        self.processed_report.wanted = output.processed.wanted;
+        self.raw_report.wanted = run.raw;
+        self.processed_report.wanted = run.processed;
         for report in [&mut self.raw_report, &mut self.processed_report] {
             report.reserve(1, draws)?;
             report.clear(1, draws)?;
         }
         self.values.resize(vocab)?;
-        self.raw.resize(if output.raw.wanted.any() { vocab } else { 0 })?;
+        self.raw.resize(if run.raw.any() { vocab } else { 0 })?;
         self.ladder.reserve(vocab)?;
         self.leaders.clear();
         resize(&mut self.leaders, draws, Leaders::NONE)

@@ -39,6 +39,14 @@ pub(super) struct Call<'a, E> {
     pub(super) wants_raw: bool,
 }
 
+impl<E> Call<'_, E> {
+    /// Memory for the values of a row that outlive their tiles.
+    #[inline(always)]
+    fn kept(&self, row: usize) -> Option<&Kept> {
+        self.slots[row].map(|slot| &self.kept[slot as usize])
+    }
+}
+
 /// What one thread has found so far.
 #[derive(Debug, Default)]
 pub(super) struct Worker {
@@ -99,38 +107,44 @@ unsafe fn sample_rows<L: Lanes, E: Widen, const R: usize, const C: usize>(
     }
     let draws = call.problem.draws() as usize;
     for (row, values) in rows.zip(&mut values) {
-        let tokens = &mut values[span.from..span.to];
         if let Some(bias) = call.inputs.bias {
-            for (value, bias) in tokens.iter_mut().zip(&bias[span.weights_row..]) {
+            let bias = &bias[span.weights_row..];
+            for (value, bias) in values[span.from..span.to].iter_mut().zip(bias) {
                 *value += bias;
             }
         }
-        if call.inputs.transform != LogitTransform::NONE {
-            tokens.iter_mut().for_each(|value| *value = call.inputs.transform.apply(*value));
-        }
-        let kept = call.slots[row].map(|slot| &call.kept[slot as usize]);
-        if let Some(kept) = kept {
-            let raw = tokens.iter().map(|&x| if x.is_nan() { f32::NEG_INFINITY } else { x });
-            // SAFETY: this thread alone has this tile.
-            unsafe { kept.raw.write(span.weights_row, raw) };
-        }
-        if let Some(rules) = call.inputs.token_rules.get(row) {
-            edit(tokens, span.first_token + span.from as u32, rules, &call.rows[row]);
-        }
+        edit_row(call, &span, row, values);
         if any_special(values) {
             let status = &mut worker.status[row];
             for value in &mut values[span.from..span.to] {
                 *value = token_value(*value, 0.0, status);
             }
         }
-        if let Some(kept) = kept {
+        if let Some(kept) = call.kept(row) {
             let values = values[span.from..span.to].iter().copied();
-            // SAFETY: as above.
+            // SAFETY: this thread alone has this tile.
             unsafe { kept.values.write(span.weights_row, values) };
-            continue;
+        } else {
+            let leaders = &mut worker.leaders[row * draws..][..draws];
+            offer_row(values, &span, call.rows[row].row_params(), leaders);
         }
-        let leaders = &mut worker.leaders[row * draws..][..draws];
-        offer_row(values, &span, call.rows[row].row_params(), leaders);
+    }
+}
+
+/// From logits to values, but for what is special.
+#[inline(always)]
+fn edit_row<E>(call: &Call<'_, E>, span: &Span, row: usize, values: &mut [f32; TILE_V_LEN]) {
+    let tokens = &mut values[span.from..span.to];
+    if call.inputs.transform != LogitTransform::NONE {
+        tokens.iter_mut().for_each(|value| *value = call.inputs.transform.apply(*value));
+    }
+    if let Some(kept) = call.kept(row) {
+        let raw = tokens.iter().map(|&x| if x.is_nan() { f32::NEG_INFINITY } else { x });
+        // SAFETY: this thread alone has this tile.
+        unsafe { kept.raw.write(span.weights_row, raw) };
+    }
+    if let Some(rules) = call.inputs.token_rules.get(row) {
+        edit(tokens, span.first_token + span.from as u32, rules, &call.rows[row]);
     }
 }
 

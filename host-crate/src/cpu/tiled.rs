@@ -44,14 +44,13 @@ impl Scratch {
     ) -> Result<(), Error> {
         self.clear_workers(pool.threads(), run.problem)?;
         self.widen(run.problem, &run.inputs.hidden_states)?;
-        let n_kept = self.keep(run, output)?;
-        let wants_raw = output.raw.wanted.any();
+        let n_kept = self.keep(run)?;
         // SAFETY: the caller's promise.
         unsafe {
             match run.inputs.weights.elements() {
-                Elements::Bf16(weights) => self.sample(pool, variant, run, weights, wants_raw),
-                Elements::F16(weights) => self.sample(pool, variant, run, weights, wants_raw),
-                Elements::F32(weights) => self.sample(pool, variant, run, weights, wants_raw),
+                Elements::Bf16(weights) => self.sample(pool, variant, run, weights, n_kept),
+                Elements::F16(weights) => self.sample(pool, variant, run, weights, n_kept),
+                Elements::F32(weights) => self.sample(pool, variant, run, weights, n_kept),
             }
         }
         if n_kept > 0 {
@@ -65,8 +64,8 @@ impl Scratch {
     }
 
     /// Makes room for the rows whose values outlive their tiles, and counts them.
-    fn keep(&mut self, run: &Run<'_>, output: &Output) -> Result<usize, Error> {
-        let all = output.raw.wanted.any() || output.processed.wanted.any();
+    fn keep(&mut self, run: &Run<'_>) -> Result<usize, Error> {
+        let all = run.raw.any() || run.processed.any();
         self.slots.clear();
         resize(&mut self.slots, run.problem.batch().into(), None)?;
         let mut n_kept = 0;
@@ -75,7 +74,7 @@ impl Scratch {
                 if n_kept == self.kept.len() {
                     self.kept.push(Kept::default());
                 }
-                self.kept[n_kept].begin(row, run.problem, output)?;
+                self.kept[n_kept].begin(row, run)?;
                 *slot = Some(n_kept as u32);
                 n_kept += 1;
             }
@@ -123,7 +122,7 @@ impl Scratch {
         variant: CpuVariant,
         run: &Run<'_>,
         weights: &[E],
-        wants_raw: bool,
+        n_kept: usize,
     ) {
         let call = Call {
             problem: run.problem,
@@ -132,8 +131,8 @@ impl Scratch {
             inputs: run.inputs,
             rows: run.rows,
             slots: &self.slots,
-            kept: &self.kept,
-            wants_raw,
+            kept: &self.kept[..n_kept],
+            wants_raw: run.raw.any(),
         };
         let next_tile = AtomicU32::new(0);
         pool.for_each(&mut self.workers, |worker| {
