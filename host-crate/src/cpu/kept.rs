@@ -57,6 +57,7 @@ impl Kept {
         let values = self.values.values();
         let highest = highest_of(values);
         let (ladder, first_token) = (&mut self.ladder, problem.first_token());
+        ladder.clear();
         let mut last = Key::NONE;
         // Where the highest is infinite, it wins whatever the filters keep.
         if params.filters() && highest.is_finite() {
@@ -66,6 +67,7 @@ impl Kept {
         let drawn = &self.leaders[..];
         let temperature = if params.temperature > 0.0 { params.temperature } else { 1.0 };
         report(ladder, (values, first_token), temperature, drawn, &mut self.processed_report);
+        ladder.clear();
         report(ladder, (self.raw.values(), first_token), 1.0, drawn, &mut self.raw_report);
     }
 
@@ -254,6 +256,7 @@ mod tests {
             if highest == f32::NEG_INFINITY {
                 continue;
             }
+            ladder.clear();
             let last = filter(&mut ladder, &values, highest, &params);
             let mut found = sorted(&values, &SamplingParams::new(1.0, 0, 0));
             found.retain(|&key| key >= last);

@@ -8,19 +8,25 @@ use flash_sampling_kernels::abi::NO_TOKEN;
 use flash_sampling_kernels::candidate::Key;
 use flash_sampling_kernels::mass::{MassUnit, decay, gap};
 
+use super::lanes::LANES;
 use super::tile::{TILE_V_LEN, highest};
 
-/// Rungs for a gap of 1: a factor of e in probability.
-const RUNGS_PER_NAT: f32 = 16.0;
-
-/// Down to a gap of 32, where a vocabulary of 2¹⁸ tokens has masses of 0; the last rung
-/// has all tokens from there on.
+/// The last rung has all tokens from there on.
 const RUNGS: usize = 512;
+
+const LAST_RUNG: f32 = (RUNGS - 1) as f32;
+
+/// Rungs for a gap of 1, a factor of e in probability: with the least of them they reach
+/// down to a gap of 32, where a vocabulary of 2¹⁸ tokens has masses of 0; flat rows have
+/// more, as far as they are told apart.
+const RUNGS_PER_NAT: [f32; 2] = [16.0, 65_536.0];
 
 /// The keys of a row's tokens are those of (value, index), so their order is that of
 /// probability, and of equals the lower index comes first.
 #[derive(Debug)]
 pub(super) struct Ladder {
+    /// Whether the tokens are on their rungs.
+    filled: bool,
     scale: Scale,
     counts: [u32; RUNGS],
     masses: [u64; RUNGS],
@@ -49,7 +55,13 @@ impl Cut {
 impl Default for Ladder {
     fn default() -> Self {
         Self {
-            scale: Scale { highest: 0.0, temperature: 1.0, unit: MassUnit::for_tokens(1) },
+            filled: false,
+            scale: Scale {
+                highest: 0.0,
+                temperature: 1.0,
+                rungs_per_nat: RUNGS_PER_NAT[0],
+                unit: MassUnit::for_tokens(1),
+            },
             counts: [0; RUNGS],
             masses: [0; RUNGS],
             total: 0,
@@ -66,12 +78,20 @@ impl Ladder {
         Ok(())
     }
 
-    /// Puts every token on its rung. No value is NaN, one is above `−inf`, and `T > 0`.
+    /// Begins with other values.
+    pub(super) fn clear(&mut self) {
+        self.filled = false;
+    }
+
+    /// Puts every token on its rung at `temperature`, above 0. No value is NaN, one is above
+    /// `−inf`, and they are the same since [`Self::clear`].
     #[inline(always)]
     pub(super) fn fill(&mut self, values: &[f32], temperature: f32) {
-        let highest = highest_of(values).min(f32::MAX);
-        let unit = MassUnit::for_tokens(values.len() as u32);
-        let scale = Scale { highest, temperature, unit };
+        if self.filled && self.scale.temperature == temperature {
+            return;
+        }
+        self.filled = true;
+        let scale = Scale::new(values, temperature);
         self.scale = scale;
         self.counts = [0; RUNGS];
         self.masses = [0; RUNGS];
@@ -80,12 +100,12 @@ impl Ladder {
             let mut weights = [0.0; TILE_V_LEN];
             for ((rung, weight), &y) in rungs.iter_mut().zip(&mut weights).zip(values) {
                 let gap = scale.gap(y);
-                *rung = rung_of(gap);
+                *rung = scale.rung(gap);
                 *weight = decay(-gap);
             }
             for ((&rung, &weight), &y) in rungs.iter().zip(&weights).zip(values) {
                 self.counts[rung as usize] += u32::from(y > f32::NEG_INFINITY);
-                self.masses[rung as usize] += unit.mass(weight);
+                self.masses[rung as usize] += scale.unit.mass(weight);
             }
         }
         self.total = self.masses.iter().sum();
@@ -127,7 +147,7 @@ impl Ladder {
     /// The tokens down to a key.
     #[inline(always)]
     pub(super) fn down_to(&mut self, values: &[f32], last: Key) -> Cut {
-        let rung = rung_of(self.scale.gap(last.score()));
+        let rung = self.scale.rung(self.scale.gap(last.score()));
         self.gather(values, rung);
         self.keys.retain(|&key| key >= last);
         Cut { last, mass: self.mass_above(rung) + self.scale.sum(&self.keys) }
@@ -197,7 +217,7 @@ impl Ladder {
     #[inline(always)]
     fn gather(&mut self, values: &[f32], rung: u32) {
         let scale = self.scale;
-        self.collect(values, |y| (rung_of(scale.gap(y)) == rung) & (y > f32::NEG_INFINITY));
+        self.collect(values, |y| (scale.rung(scale.gap(y)) == rung) & (y > f32::NEG_INFINITY));
     }
 
     /// Takes the keys of the values that are `wanted`.
@@ -229,10 +249,33 @@ struct Scale {
     /// The highest value, finite.
     highest: f32,
     temperature: f32,
+    rungs_per_nat: f32,
     unit: MassUnit,
 }
 
 impl Scale {
+    #[inline(always)]
+    fn new(values: &[f32], temperature: f32) -> Self {
+        let highest = highest_of(values).min(f32::MAX);
+        let [least, most] = RUNGS_PER_NAT;
+        let rungs_per_nat = LAST_RUNG / gap(highest, lowest_of(values), temperature);
+        Self {
+            highest,
+            temperature,
+            rungs_per_nat: rungs_per_nat.clamp(least, most),
+            unit: MassUnit::for_tokens(values.len() as u32),
+        }
+    }
+
+    /// The rung of a gap, which is at least 0.
+    #[inline(always)]
+    fn rung(self, gap: f32) -> u32 {
+        let rung = gap * self.rungs_per_nat;
+        let rung = if rung < LAST_RUNG { rung } else { LAST_RUNG };
+        // SAFETY: it lies from 0 to `LAST_RUNG`.
+        unsafe { rung.to_int_unchecked::<i32>() as u32 }
+    }
+
     /// How far a value lies below the highest; `+inf` counts as the highest.
     #[inline(always)]
     fn gap(self, y: f32) -> f32 {
@@ -254,20 +297,22 @@ pub(super) fn least_key(y: f32) -> Key {
     Key::new(y + 0.0, NO_TOKEN - 1)
 }
 
-/// The rung of a gap, which is at least 0.
-#[inline(always)]
-fn rung_of(gap: f32) -> u32 {
-    const LAST: f32 = (RUNGS - 1) as f32;
-    let rung = gap * RUNGS_PER_NAT;
-    let rung = if rung < LAST { rung } else { LAST };
-    // SAFETY: it lies from 0 to `LAST`.
-    unsafe { rung.to_int_unchecked::<i32>() as u32 }
-}
-
 /// The greatest value; none is NaN.
 #[inline(always)]
 pub(super) fn highest_of(values: &[f32]) -> f32 {
     let (tiles, rest) = values.as_chunks::<TILE_V_LEN>();
     let rest = rest.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     tiles.iter().map(highest).fold(rest, f32::max)
+}
+
+/// The least value above `−inf`, at most that of `+inf`; none is NaN.
+#[inline(always)]
+fn lowest_of(values: &[f32]) -> f32 {
+    let mut lanes = [f32::MAX; LANES];
+    for values in values.chunks(LANES) {
+        for (lane, &y) in lanes.iter_mut().zip(values) {
+            *lane = if (y < *lane) & (y > f32::NEG_INFINITY) { y } else { *lane };
+        }
+    }
+    lanes.into_iter().fold(f32::MAX, f32::min)
 }
