@@ -18,6 +18,7 @@ pub struct TokenRules<'a> {
     /// Added to the logits, each finite or `−inf`, which bans the token.
     pub logit_bias: &'a [(u32, f32)],
     /// `[⌈V / 32⌉]`: bit `j` of word `w` admits token `32·w + j`. Further bits do not count.
+    /// A shard of a vocabulary takes the whole vocabulary's words, as far as its last token.
     pub bitmask: Option<&'a [u32]>,
     /// The tokens that are admitted; not empty.
     pub allow_list: Option<&'a [u32]>,

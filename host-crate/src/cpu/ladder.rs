@@ -1,6 +1,6 @@
 //! A row's tokens by how far their value lies below the highest: how many there are on
 //! each rung, and their probability mass. Every filter keeps the tokens down to some key,
-//! and that key lies on the rung where a sum reaches its goal; only that rung is sorted.
+//! and that key lies on the rung where a sum reaches its goal; only there it is searched for.
 
 use std::cmp::Reverse;
 
@@ -10,6 +10,8 @@ use flash_sampling_kernels::mass::{MassUnit, decay, gap};
 
 use super::lanes::LANES;
 use super::tile::{TILE_V_LEN, highest};
+use crate::error::Error;
+use crate::output::reserve;
 
 /// The last rung has all tokens from there on.
 const RUNGS: usize = 512;
@@ -72,9 +74,9 @@ impl Default for Ladder {
 
 impl Ladder {
     /// Makes room for `tokens` keys.
-    pub(super) fn reserve(&mut self, tokens: u64) -> Result<(), crate::error::Error> {
+    pub(super) fn reserve(&mut self, tokens: u64) -> Result<(), Error> {
         self.keys.clear();
-        crate::output::reserve(&mut self.keys, tokens)?;
+        reserve(&mut self.keys, tokens)?;
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use super::variant::{CpuVariant, finish_row, sample_tiles};
 use super::{Pool, Run};
 use crate::error::Error;
 use crate::matrix::{Elements, MatrixRef};
-use crate::output::{Output, resize};
+use crate::output::{Output, reserve, resize};
 use crate::problem::Problem;
 
 /// Scratch of a call, kept for the next.
@@ -66,18 +66,19 @@ impl Scratch {
     /// Makes room for the rows whose values outlive their tiles, and counts them.
     fn keep(&mut self, run: &Run<'_>) -> Result<usize, Error> {
         let all = run.raw.any() || run.processed.any();
+        let is_kept = |row: u32| all || run.rows[row as usize].filters();
+        let n_rows = (0..run.problem.batch()).filter(|&row| is_kept(row)).count();
+        if self.kept.len() < n_rows {
+            reserve(&mut self.kept, n_rows as u64)?;
+            self.kept.resize_with(n_rows, Kept::default);
+        }
         self.slots.clear();
         resize(&mut self.slots, run.problem.batch().into(), None)?;
         let mut n_kept = 0;
-        for (row, slot) in (0..).zip(&mut self.slots) {
-            if all || run.rows[row as usize].filters() {
-                if n_kept == self.kept.len() {
-                    self.kept.push(Kept::default());
-                }
-                self.kept[n_kept].begin(row, run)?;
-                *slot = Some(n_kept as u32);
-                n_kept += 1;
-            }
+        for (row, slot) in (0..).zip(&mut self.slots).filter(|(row, _)| is_kept(*row)) {
+            self.kept[n_kept].begin(row, run)?;
+            *slot = Some(n_kept as u32);
+            n_kept += 1;
         }
         Ok(n_kept)
     }
