@@ -6,12 +6,11 @@
 //! The table has the medians of the ratios within a round.
 #![allow(clippy::print_stdout, missing_docs)]
 
-use std::hint::black_box;
 use std::time::Instant;
 
 use flash_sampling::{
     FilterOrder, Inputs, LogitTransform, MatrixRef, Operand, Output, Penalties, Sampler,
-    SamplingParams, SeenToken, TokenRules, Wanted, bf16,
+    SamplingParams, SeenToken, Status, TokenRules, Wanted, bf16,
 };
 use flash_sampling_benches::shapes::{CPU_SHAPES, Shape};
 use flash_sampling_benches::timing::Summary;
@@ -151,6 +150,17 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
+/// Checks that every row has a token, one that its rules admit.
+fn check(feature: &Feature<'_>, output: &Output) {
+    let Feature { name, rules, .. } = feature;
+    for (&token, &status) in output.tokens.iter().zip(&output.status) {
+        assert_eq!(status, Status::OK, "{name}");
+        let in_mask = |words: &[u32]| words[token as usize / 32] >> (token % 32) & 1 == 1;
+        assert!(rules.bitmask.is_none_or(in_mask), "{name}: token {token}");
+        assert!(rules.allow_list.is_none_or(|ids| ids.contains(&token)), "{name}: token {token}");
+    }
+}
+
 fn compare(
     shape: Shape,
     batch: usize,
@@ -176,11 +186,13 @@ fn compare(
             (output.raw.wanted, output.processed.wanted) = (feature.raw, feature.processed);
             let start = Instant::now();
             sampler.sample(&inputs, &rows, 1, output)?;
-            // The first round grows the buffers.
+            let elapsed = start.elapsed().as_secs_f64();
+            // The first round grows the buffers and is checked.
             if round > 0 {
-                times.push(start.elapsed().as_secs_f64());
+                times.push(elapsed);
+            } else {
+                check(feature, output);
             }
-            black_box(output.tokens[0]);
         }
     }
     for (feature, own) in features.iter().zip(&times) {

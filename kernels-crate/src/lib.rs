@@ -5,15 +5,17 @@
 //! | [`abi`] | what host and device agree on |
 //! | [`dims`] | sizes and offsets, in 64 bits |
 //! | [`philox`] → [`gumbel`] | random words → noise |
-//! | [`score`] → [`candidate`] | logits and noise → the best two of a set |
-//! | [`mass`], [`transform`] | probabilities as integers; what happens to a logit before it is compared |
+//! | [`transform`] | what happens to a logit on its way to a value: cap, scale, penalties |
+//! | [`score`] → [`candidate`] | values and noise → the best two of a set |
+//! | [`mass`] | probabilities as integers: what filters measure |
 //! | [`status`] | what is reported beside a token |
 //! | [`kernels`] | the kernels; `arch` is what they ask of a machine |
 //!
 //! *Shared verbatim* by every kernel and the CPU: everything above [`kernels`], and
 //! the portable kernel [`kernels::sample_simt`] with its hand-over
-//! [`kernels::finish`]. *Not shared*: the loads and products of the tensor-core
-//! kernel, which exist in PTX only. `tests/exact.rs` and `tests/device.rs` tie
+//! [`kernels::finish`]; [`transform`] and [`mass`] serve the CPU alone so far. *Not
+//! shared*: the loads and products of the tensor-core kernel, which exist in PTX only.
+//! `tests/exact.rs` and `tests/device.rs` tie
 //! them together: bit for bit on inputs whose sums are exact in any order.
 //!
 //! Invariants: no `std`, no allocation, no dependency but `half`; PTX text only in
