@@ -202,6 +202,19 @@ pub unsafe fn atomic_max(at: *mut u64, value: u64) -> u64 {
     before
 }
 
+/// [`atomic_max`] for who does not ask what was there: nothing waits ("red").
+///
+/// # Safety
+/// `at` is a valid global address.
+#[inline(always)]
+pub unsafe fn raise(at: *mut u64, value: u64) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("red.relaxed.gpu.global.max.u64 [{}], {};",
+             in(reg64) at, in(reg64) value, options(nostack));
+    }
+}
+
 /// Sets bits of the value at `at` ("red").
 ///
 /// # Safety

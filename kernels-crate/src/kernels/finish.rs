@@ -90,13 +90,15 @@ pub unsafe fn publish(
     let at = output_index(row, params.draws, draw) as usize;
     // SAFETY: `at` is inside `[B, S]`.
     unsafe {
-        let before =
-            Key::from_bits(arch::atomic_max(workspace.first_keys.add(at), leaders.first.bits()));
-        if !params.margins.is_null() {
+        let first = workspace.first_keys.add(at);
+        if params.margins.is_null() {
+            arch::raise(first, leaders.first.bits());
+        } else {
+            let before = Key::from_bits(arch::atomic_max(first, leaders.first.bits()));
             // Exactly one of the two is not the first; the block's own second may be better.
             let other = core::cmp::min(before, leaders.first);
             let second = core::cmp::max(other, leaders.second);
-            arch::atomic_max(workspace.second_keys.add(at), second.bits());
+            arch::raise(workspace.second_keys.add(at), second.bits());
         }
     }
 }

@@ -97,7 +97,9 @@ pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize>(
             if tiles_done == 0 {
                 sieve.begin_rows(first_row, 0);
             }
-            let mut hints = Quota::new(N_TILES as u32, slabs);
+            let all_hints = Sieve::<2, N_TILES>::HINTS;
+            let mut hints =
+                Quota::new(ceil_div(all_hints as u64, mma::THREADS as u64) as u32, slabs);
             let mut sums: Sums<2, N_TILES> = [[[0.0; 4]; N_TILES]; 2];
             let mut slab = 0;
             while slab < slabs {
@@ -107,7 +109,8 @@ pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize>(
                 let at = ring + stage * mma::stage_bytes(tile_b);
                 multiply::add_slab::<E, N_TILES>(&mut sums, at, &fragments);
                 let (from, to) = hints.next();
-                sieve.hint(tile, from, to);
+                let range = (from * mma::THREADS, all_hints.min(to * mma::THREADS));
+                sieve.write_hints(tile, range, arch::thread_idx(), mma::THREADS);
                 stage = if stage + 1 == mma::stages(tile_b) { 0 } else { stage + 1 };
                 slab += 1;
             }

@@ -4,14 +4,14 @@
 //! Both `mma.sync` and `wgmma` leave sums in the same fragments, so both kernels share
 //! this. How it goes:
 //!
-//! 1. *Hints*, while the products run: random words depend on no logit. A thread draws
-//!    the words of each of its pairs of tokens and keeps a byte: a bound of the pair's
-//!    greater noise, and which token has it.
+//! 1. *Hints*, while the products run: random words depend on no logit. One call draws
+//!    what bounds the noise of a group of sixteen tokens, and tells which of them has the
+//!    greatest: four bytes a group and batch row.
 //! 2. *Levels*, as the products end: the score that each row has reached in the call.
-//!    Where a row has none yet the tile sets it: the token with the greater noise of
-//!    its pair has at least the floor of that noise.
-//! 3. *Scan*: a pair passes unless its greater value plus the bound stays below the
-//!    level: a few instructions for two tokens. NaN and `+inf` always pass.
+//!    Where a row has none yet the tile sets it: the token with the greatest noise of
+//!    its group has at least the floor of that noise.
+//! 3. *Scan*: a pair passes unless its greater value plus its group's bound stays below
+//!    the level: a few instructions for two tokens. NaN and `+inf` always pass.
 //! 4. *Drain*: passed pairs, gathered so that every lane has one, go through
 //!    [`crate::score::offer_pair`] like everywhere else.
 //!
@@ -31,10 +31,10 @@ use super::rotate;
 use super::sample_simt::row_params;
 use super::schedule::Tile;
 use crate::abi::sieve::{PAIR_BYTES, PLACE_BYTES, QUEUE, ROW_BYTES, THREADS, WARPS};
-use crate::abi::{SampleParams, TILE_V};
+use crate::abi::{SampleParams, TILE_V, sieve};
 use crate::arch;
-use crate::gumbel::hint_floor;
-use crate::philox::{NoiseKey, PAIR, PAIR_BIT, Subkey};
+use crate::gumbel::{Hint, NOISE_BELOW_ALL};
+use crate::philox::{GROUP, NoiseKey, PAIR, PAIR_BIT, Subkey};
 use crate::score::{RowParams, at_noise};
 
 /// Sums as one thread holds them: `M_TILES` tiles of 16 rows, of each
@@ -67,18 +67,19 @@ pub(super) struct Sieve<'a, const M_TILES: usize, const N_TILES: usize> {
     lines: (u32, u32),
     /// Named barrier of the four warps.
     barrier: u32,
-    /// `[N_TILES · 8]`.
-    rows: *mut Row,
-    /// `[QUEUE]`, the warp's: values of the pairs that passed.
-    queue: *mut [f32; PAIR],
-    /// `[QUEUE]`, the warp's: line << 16 | column of each.
-    places: *mut u32,
-    /// `[N_TILES, THREADS, M_TILES, 2]`, from the thread's first.
-    hints: *mut u8,
+    /// `abi::sieve::bytes`: rows `[ROWS]`, the warps' queues and places `[WARPS, QUEUE]`,
+    /// hints `[GROUPS, ROWS]`.
+    shared: *mut u8,
 }
 
 impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES> {
     const ROWS: u32 = N_TILES as u32 * 8;
+    const GROUPS: u32 = sieve::groups(M_TILES as u32);
+    const QUEUES_AT: u32 = Self::ROWS * ROW_BYTES;
+    const PLACES_AT: u32 = Self::QUEUES_AT + WARPS * QUEUE * PAIR_BYTES;
+    const HINTS_AT: u32 = Self::PLACES_AT + WARPS * QUEUE * PLACE_BYTES;
+    /// Hints of a tile.
+    pub(super) const HINTS: u32 = Self::GROUPS * Self::ROWS;
 
     /// # Safety
     /// `shared` has room for `abi::sieve::bytes`, aligned to 16; `thread < THREADS`.
@@ -91,24 +92,38 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
         lines: (u32, u32),
         barrier: u32,
     ) -> Self {
-        let first = (thread / LANES * QUEUE) as usize;
-        // SAFETY: the parts follow each other as `bytes` counts them.
-        unsafe {
-            let queues = shared.add((Self::ROWS * ROW_BYTES) as usize);
-            let places = queues.add((WARPS * QUEUE * PAIR_BYTES) as usize);
-            let hints = places.add((WARPS * QUEUE * PLACE_BYTES) as usize);
-            Self {
-                params,
-                workspace,
-                thread,
-                lines,
-                barrier,
-                rows: shared.cast(),
-                queue: queues.cast::<[f32; PAIR]>().add(first),
-                places: places.cast::<u32>().add(first),
-                hints: hints.add(thread as usize * M_TILES * 2),
-            }
-        }
+        Self { params, workspace, thread, lines, barrier, shared }
+    }
+
+    /// The same sieve. What follows from the thread is computed again from here on: kept
+    /// across a tile's products, it would cost registers.
+    #[inline(always)]
+    fn afresh(&self) -> Self {
+        Self { thread: arch::opaque(self.thread), ..*self }
+    }
+
+    #[inline(always)]
+    fn rows(&self) -> *mut Row {
+        self.shared.cast()
+    }
+
+    /// Values of the pairs that passed, the warp's `[QUEUE]`.
+    #[inline(always)]
+    fn queue(&self) -> *mut [f32; PAIR] {
+        let warp = self.thread / LANES;
+        self.shared.wrapping_add((Self::QUEUES_AT + warp * QUEUE * PAIR_BYTES) as usize).cast()
+    }
+
+    /// line << 16 | column of each, the warp's `[QUEUE]`.
+    #[inline(always)]
+    fn places(&self) -> *mut u32 {
+        let warp = self.thread / LANES;
+        self.shared.wrapping_add((Self::PLACES_AT + warp * QUEUE * PLACE_BYTES) as usize).cast()
+    }
+
+    #[inline(always)]
+    fn hints(&self) -> *mut Hint {
+        self.shared.wrapping_add(Self::HINTS_AT as usize).cast()
     }
 
     #[inline(always)]
@@ -130,14 +145,15 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
 
     #[inline(always)]
     fn row_slot(&self, fragment: usize, column: usize) -> *mut Row {
-        self.rows.wrapping_add(self.column(fragment, column) as usize)
+        self.rows().wrapping_add(self.column(fragment, column) as usize)
     }
 
-    /// The hints of both columns.
+    /// The hints of the thread's two columns of a fragment, for its tokens of `m`.
     #[inline(always)]
-    fn hint_slot(&self, fragment: usize, m: usize) -> *mut [u8; 2] {
-        let at = (fragment * THREADS as usize * M_TILES + m) * 2;
-        self.hints.wrapping_add(at).cast()
+    fn hint_slot(&self, fragment: usize, m: usize) -> *mut [Hint; 2] {
+        let group = self.lines.0 / GROUP % Self::GROUPS + m as u32 * (self.lines.1 / GROUP);
+        let at = group * Self::ROWS + self.column(fragment, 0);
+        self.hints().wrapping_add(at as usize).cast()
     }
 
     /// Reads the parameters of a batch tile's rows, derives their subkeys, and makes both
@@ -168,7 +184,7 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
                     params = row_params(self.params, row);
                 }
                 let subkey = Subkey::new(params.key, draw);
-                let slot = self.rows.add(at as usize);
+                let slot = self.rows().add(at as usize);
                 slot.write(Row { temperature: params.temperature, level: f32::INFINITY, subkey });
             }
             at += workers;
@@ -209,7 +225,7 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
                     level = finish::threshold(self.params, &self.workspace, row, draw);
                     unset |= level == f32::NEG_INFINITY;
                 }
-                (&raw mut (*self.rows.add(at as usize)).level).write(level);
+                (&raw mut (*self.rows().add(at as usize)).level).write(level);
             }
             at += workers;
         }
@@ -247,7 +263,7 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
                 if draw == self.params.draws {
                     break;
                 }
-                self.hint(tile, 0, N_TILES as u32);
+                self.write_hints(tile, (0, Self::HINTS), self.thread, THREADS);
                 unset = self.raise_levels(first_row, draw);
             }
             arch::warps_barrier(self.barrier, THREADS);
@@ -268,14 +284,15 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
         draw: u32,
         unset: bool,
     ) {
+        let sieve = self.afresh();
         // SAFETY: the caller's promise.
         unsafe {
             // A margin's level is that of the second, which this does not bound.
             if unset && self.params.margins.is_null() {
-                self.set_levels(values);
+                sieve.set_levels(values);
                 arch::warps_barrier(self.barrier, THREADS);
             }
-            self.scan(values, tile, first_row, draw);
+            sieve.scan(values, tile, first_row, draw);
         }
     }
 
@@ -350,13 +367,18 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
     ) {
         // SAFETY: hints and rows were written before the last barrier.
         unsafe {
-            let (member, floor) = hint_floor(self.hint_slot(fragment, m).read()[column]);
+            let (member, floor) = self.hint_slot(fragment, m).read()[column].floor();
             let [lower, upper] = pair(sums, column);
+            let row = self.row_slot(fragment, column);
+            // The rows of the fragment that are the thread's.
+            let is_mine = member % PAIR_BIT == self.lane() / 4;
             // By bits: LLVM would make an `if` an indexed load, and the sums an array in
             // local memory.
-            let differ = (lower.to_bits() ^ upper.to_bits()) & (member as u32).wrapping_neg();
-            let value = f32::from_bits(lower.to_bits() ^ differ);
-            let row = self.row_slot(fragment, column);
+            let differ = (lower.to_bits() ^ upper.to_bits()) & (member / PAIR_BIT).wrapping_neg();
+            let least = f32::from_bits(lower.to_bits() ^ differ);
+            // Of the others no more is known than what bounds all noise.
+            let highest = arch::max_or_nan(lower, upper);
+            let (value, floor) = if is_mine { (least, floor) } else { (highest, NOISE_BELOW_ALL) };
             // `+ 0.0` turns −0 into +0.
             let reached = at_noise(value, (*row).temperature, floor) + 0.0;
             // False for NaN, and past the batch, where the level is `+inf`.

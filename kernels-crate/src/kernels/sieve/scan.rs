@@ -4,7 +4,6 @@ use super::{LANES, Row, Sieve, Sums, pair};
 use crate::abi::sieve::QUEUE;
 use crate::arch;
 use crate::candidate::Leaders;
-use crate::gumbel::hint_bound;
 use crate::kernels::finish;
 use crate::kernels::schedule::Tile;
 use crate::philox::PAIR;
@@ -87,8 +86,8 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
                                 + (m as u32 * self.lines.1 << 16 | (fragment * 8 + column) as u32);
                             // SAFETY: `at` is inside the queue.
                             unsafe {
-                                self.queue.add(at as usize).write(values);
-                                self.places.add(at as usize).write(place);
+                                self.queue().add(at as usize).write(values);
+                                self.places().add(at as usize).write(place);
                             }
                         }
                         at = at.wrapping_add(1);
@@ -110,7 +109,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         // SAFETY: the caller's promise.
         let (hints, temperature, level) =
             unsafe { (self.hint_slot(fragment, m).read(), (*row).temperature, (*row).level) };
-        !stays_below(highest, temperature, hint_bound(hints[column]), level)
+        !stays_below(highest, temperature, hints[column].bound(), level)
     }
 
     /// Offers the warp's queued pairs, one a lane.
@@ -120,8 +119,8 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         while at < queued {
             // SAFETY: `at < queued`, and places hold lines and columns.
             unsafe {
-                let values = self.queue.add(at as usize).read();
-                let place = self.places.add(at as usize).read();
+                let values = self.queue().add(at as usize).read();
+                let place = self.places().add(at as usize).read();
                 let (line, column) = (place >> 16, place & 0xFFFF);
                 if first_row + column < self.params.batch {
                     let base = tile.token.wrapping_add(line);
@@ -142,7 +141,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         // SAFETY: `row < B`, `draw < S`.
         unsafe {
             finish::publish_status(&self.workspace, row, status);
-            let Row { temperature, level, subkey } = self.rows.add(column as usize).read();
+            let Row { temperature, level, subkey } = self.rows().add(column as usize).read();
             offer_pair(values, base, temperature, subkey, level, &mut leaders);
             finish::publish(self.params, &self.workspace, row, draw, leaders);
         }
