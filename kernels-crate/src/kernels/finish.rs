@@ -30,13 +30,13 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// The parts of `params.workspace`.
+    /// The parts of `params.workspace`, for `batch`, which is the call's.
     ///
     /// # Safety
     /// `params` describes a workspace of at least `WorkspaceLayout::bytes`, aligned.
     #[inline(always)]
-    pub unsafe fn new(params: &SampleParams) -> Self {
-        let layout = WorkspaceLayout::new(params.batch, params.draws);
+    pub unsafe fn new(params: &SampleParams, batch: u32) -> Self {
+        let layout = WorkspaceLayout::new(batch, params.draws);
         let base = params.workspace;
         // SAFETY: every offset is at most `layout.bytes`, which the caller has.
         unsafe {

@@ -30,9 +30,10 @@ use super::finish::{self, Workspace};
 use super::rotate;
 use super::sample_simt::row_params;
 use super::schedule::Tile;
-use crate::abi::sieve::{PAIR_BYTES, PLACE_BYTES, QUEUE, ROW_BYTES, THREADS, WARPS};
+use crate::abi::sieve::{KEY_BYTES, PAIR_BYTES, PLACE_BYTES, QUEUE, ROW_BYTES, THREADS, WARPS};
 use crate::abi::{SampleParams, TILE_V, sieve};
 use crate::arch;
+use crate::candidate::{Key, Leaders};
 use crate::gumbel::{Hint, NOISE_BELOW_ALL};
 use crate::philox::{GROUP, NoiseKey, PAIR, PAIR_BIT, Subkey};
 use crate::score::{RowParams, at_noise};
@@ -55,19 +56,27 @@ struct Row {
     subkey: Subkey,
 }
 
+/// Which lines of the vocabulary tile are whose.
+#[derive(Clone, Copy)]
+pub(super) struct Lines {
+    /// The sieve's first.
+    pub(super) first: u32,
+    /// From a warp's first to the next warp's.
+    pub(super) per_warp: u32,
+    /// From one of a warp's tiles of sums to the next.
+    pub(super) per_tile: u32,
+}
+
 /// The sieve of four warps, as one of their threads sees it.
 #[derive(Clone, Copy)]
 pub(super) struct Sieve<'a, const M_TILES: usize, const N_TILES: usize> {
     params: &'a SampleParams,
-    workspace: Workspace,
     /// Index of the thread among the 128.
     thread: u32,
-    /// Line of the vocabulary tile where the warp's first tile of sums begins, and lines
-    /// from one to the next.
-    lines: (u32, u32),
+    lines: Lines,
     /// Named barrier of the four warps.
     barrier: u32,
-    /// `abi::sieve::bytes`: rows `[ROWS]`, the warps' queues and places `[WARPS, QUEUE]`,
+    /// `abi::sieve::bytes`: rows and keys `[ROWS]`, the warps' queues and places `[WARPS, QUEUE]`,
     /// hints `[GROUPS, ROWS]`.
     shared: *mut u8,
 }
@@ -75,24 +84,22 @@ pub(super) struct Sieve<'a, const M_TILES: usize, const N_TILES: usize> {
 impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES> {
     const ROWS: u32 = N_TILES as u32 * 8;
     const GROUPS: u32 = sieve::groups(M_TILES as u32);
-    const QUEUES_AT: u32 = Self::ROWS * ROW_BYTES;
+    const KEYS_AT: u32 = Self::ROWS * ROW_BYTES;
+    const QUEUES_AT: u32 = Self::KEYS_AT + Self::ROWS * KEY_BYTES;
     const PLACES_AT: u32 = Self::QUEUES_AT + WARPS * QUEUE * PAIR_BYTES;
     const HINTS_AT: u32 = Self::PLACES_AT + WARPS * QUEUE * PLACE_BYTES;
-    /// Hints of a tile.
-    pub(super) const HINTS: u32 = Self::GROUPS * Self::ROWS;
 
     /// # Safety
     /// `shared` has room for `abi::sieve::bytes`, aligned to 16; `thread < THREADS`.
     #[inline(always)]
     pub(super) unsafe fn new(
         params: &'a SampleParams,
-        workspace: Workspace,
         shared: *mut u8,
         thread: u32,
-        lines: (u32, u32),
+        lines: Lines,
         barrier: u32,
     ) -> Self {
-        Self { params, workspace, thread, lines, barrier, shared }
+        Self { params, thread, lines, barrier, shared }
     }
 
     /// The same sieve. What follows from the thread is computed again from here on: kept
@@ -102,9 +109,22 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
         Self { thread: arch::opaque(self.thread), ..*self }
     }
 
+    /// The call's; computed at each use, for the same reason.
+    #[inline(always)]
+    fn workspace(&self) -> Workspace {
+        // SAFETY: the parameters are the call's.
+        unsafe { Workspace::new(self.params, arch::opaque(self.params.batch)) }
+    }
+
     #[inline(always)]
     fn rows(&self) -> *mut Row {
         self.shared.cast()
+    }
+
+    /// The best key of each row while a tile's candidates are gathered, else none: `[ROWS]`.
+    #[inline(always)]
+    fn keys(&self) -> *mut u64 {
+        self.shared.wrapping_add(Self::KEYS_AT as usize).cast()
     }
 
     /// Values of the pairs that passed, the warp's `[QUEUE]`.
@@ -134,7 +154,13 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
     /// Line of the vocabulary tile of the lower token of the thread's pairs.
     #[inline(always)]
     fn line(&self, m: usize) -> u32 {
-        self.lines.0 + m as u32 * self.lines.1 + self.lane() / 4
+        self.lines.first + self.line_of_warp(m) + self.lane() / 4
+    }
+
+    /// The first line of one of the warp's tiles of sums, from the sieve's first.
+    #[inline(always)]
+    fn line_of_warp(&self, m: usize) -> u32 {
+        self.thread / LANES * self.lines.per_warp + m as u32 * self.lines.per_tile
     }
 
     /// Column of the batch tile that the thread holds as `column` of `fragment`.
@@ -151,7 +177,7 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
     /// The hints of the thread's two columns of a fragment, for its tokens of `m`.
     #[inline(always)]
     fn hint_slot(&self, fragment: usize, m: usize) -> *mut [Hint; 2] {
-        let group = self.lines.0 / GROUP % Self::GROUPS + m as u32 * (self.lines.1 / GROUP);
+        let group = self.line_of_warp(m) / GROUP;
         let at = group * Self::ROWS + self.column(fragment, 0);
         self.hints().wrapping_add(at as usize).cast()
     }
@@ -186,6 +212,7 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
                 let subkey = Subkey::new(params.key, draw);
                 let slot = self.rows().add(at as usize);
                 slot.write(Row { temperature: params.temperature, level: f32::INFINITY, subkey });
+                self.keys().add(at as usize).write(Key::NONE.bits());
             }
             at += workers;
         }
@@ -222,7 +249,7 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
             // SAFETY: `row < B`; the slot is the thread's own until the next barrier.
             unsafe {
                 if row < self.params.batch {
-                    level = finish::threshold(self.params, &self.workspace, row, draw);
+                    level = finish::threshold(self.params, &self.workspace(), row, draw);
                     unset |= level == f32::NEG_INFINITY;
                 }
                 (&raw mut (*self.rows().add(at as usize)).level).write(level);
@@ -263,7 +290,7 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
                 if draw == self.params.draws {
                     break;
                 }
-                self.write_hints(tile, (0, Self::HINTS), self.thread, THREADS);
+                self.write_hints(tile, (0, Self::PORTIONS), self.thread, THREADS);
                 unset = self.raise_levels(first_row, draw);
             }
             arch::warps_barrier(self.barrier, THREADS);
@@ -288,11 +315,35 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
         // SAFETY: the caller's promise.
         unsafe {
             // A margin's level is that of the second, which this does not bound.
-            if unset && self.params.margins.is_null() {
+            let first_tile = unset && self.params.margins.is_null();
+            if first_tile {
                 sieve.set_levels(values);
                 arch::warps_barrier(self.barrier, THREADS);
             }
-            sieve.scan(values, tile, first_row, draw);
+            sieve.scan(values, tile, first_row, draw, first_tile);
+            // Many candidates a row, at the same time in every block: they meet here first.
+            if first_tile {
+                arch::warps_barrier(self.barrier, THREADS);
+                sieve.publish_keys(first_row, draw);
+            }
+        }
+    }
+
+    /// Hands the gathered keys over.
+    #[inline(always)]
+    unsafe fn publish_keys(&self, first_row: u32, draw: u32) {
+        let mut at = self.thread;
+        while at < Self::ROWS {
+            // SAFETY: the slot is the thread's own until the next tile; a row past the
+            // batch has no key.
+            unsafe {
+                let slot = self.keys().add(at as usize);
+                let first = Key::from_bits(slot.read());
+                let leaders = Leaders { first, second: Key::NONE };
+                finish::publish(self.params, &self.workspace(), first_row + at, draw, leaders);
+                slot.write(Key::NONE.bits());
+            }
+            at += THREADS;
         }
     }
 

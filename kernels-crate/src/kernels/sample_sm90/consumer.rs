@@ -7,7 +7,7 @@ use super::ring::Cursor;
 use crate::abi::sm90;
 use crate::arch;
 use crate::kernels::finish::{self, Workspace};
-use crate::kernels::sieve::{Sieve, Sums};
+use crate::kernels::sieve::{Lines, Sieve, Sums};
 
 /// Elements that warpgroups multiply.
 pub trait WgmmaElement {
@@ -83,11 +83,9 @@ impl Share {
         Self { thread, turn, first }
     }
 
-    /// Line of the vocabulary tile where the warp's first tile of sums begins, and lines
-    /// from one to the next.
     #[inline(always)]
-    pub(super) fn lines(&self) -> (u32, u32) {
-        (self.first * M + self.thread / 32 * 16, M)
+    pub(super) fn lines(&self) -> Lines {
+        Lines { first: self.first * M, per_warp: M / sm90::GROUP_WARPS, per_tile: M }
     }
 }
 
@@ -118,10 +116,8 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
     let levels_at = call.slabs - core::cmp::min(call.slabs, sm90::LEVELS_LEAD);
     // SAFETY: the caller's promise.
     unsafe {
-        let workspace = Workspace::new(call.params);
         let sieve = Sieve::<M_TILES, N_TILES>::new(
             call.params,
-            workspace,
             call.ring.sieve(group),
             share.thread,
             share.lines(),
@@ -188,6 +184,7 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
             item += call.step * turns as u64;
             // Report once for each run of tiles of one batch tile.
             if item >= call.schedule.items() || call.schedule.tile(item).tile_b != tile.tile_b {
+                let workspace = Workspace::new(call.params, arch::opaque(call.params.batch));
                 let done = workspace.tiles_done(tile.tile_b);
                 let meeting = (barrier, sm90::GROUP_THREADS);
                 let total = call.schedule.tiles_v * (sm90::GROUPS / turns);

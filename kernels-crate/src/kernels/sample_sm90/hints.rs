@@ -4,7 +4,6 @@ use super::Call;
 use super::consumer::{self, Share};
 use crate::abi::sm90;
 use crate::arch;
-use crate::kernels::finish::Workspace;
 use crate::kernels::sieve::Sieve;
 
 /// Threads of the hint warps.
@@ -44,7 +43,7 @@ pub(super) unsafe fn run<const M_TILES: usize, const N_TILES: usize>(call: &Call
                         sieve.write_rows(first_row, draw, thread, THREADS);
                         arch::warps_barrier(sm90::HINT_BARRIER, THREADS);
                     }
-                    let all = Sieve::<M_TILES, N_TILES>::HINTS;
+                    let all = Sieve::<M_TILES, N_TILES>::PORTIONS;
                     sieve.write_hints(tile, (0, all), thread, THREADS);
                     if turns != 1 {
                         arch::warp_barrier();
@@ -89,7 +88,6 @@ unsafe fn sieve<'a, const M_TILES: usize, const N_TILES: usize>(
     unsafe {
         Sieve::new(
             call.params,
-            Workspace::new(call.params),
             call.ring.sieve(group),
             share.thread,
             share.lines(),

@@ -5,9 +5,15 @@ use crate::gumbel::Hint;
 use crate::kernels::schedule::Tile;
 use crate::philox::GROUP;
 
+/// Groups of a batch row that a worker takes together: their chains run side by side.
+const TOGETHER: u32 = 4;
+
 impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
-    /// The part of worker `worker` of `workers` in drawing the hints `range.0 .. range.1`
-    /// of [`Self::HINTS`].
+    /// Portions that the hints of a tile come in.
+    pub(in crate::kernels) const PORTIONS: u32 = Self::GROUPS / TOGETHER * Self::ROWS;
+
+    /// The part of worker `worker` of `workers` in drawing the hints of portions
+    /// `range.0 .. range.1` of [`Self::PORTIONS`].
     ///
     /// # Safety
     /// The rows are written; nobody reads the hints before the next barrier.
@@ -19,22 +25,24 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         worker: u32,
         workers: u32,
     ) {
-        // The first line of the sieve's tokens in the vocabulary tile.
-        let origin = self.lines.0 / (Self::GROUPS * GROUP) * (Self::GROUPS * GROUP);
-        let first = tile.token.wrapping_add(origin) / GROUP;
+        let first = tile.token.wrapping_add(self.lines.first) / GROUP;
         let mut at = range.0 + worker;
         while at < range.1 {
-            // SAFETY: `at < HINTS`, of which the slot is this worker's.
+            let (column, from) = (at % Self::ROWS, at / Self::ROWS * TOGETHER);
+            let mut hints = [Hint::NONE; TOGETHER as usize];
+            // SAFETY: the portion's slots are this worker's.
             unsafe {
-                let Row { temperature, subkey, .. } =
-                    self.rows().add((at % Self::ROWS) as usize).read();
-                // Greedy, or past the batch.
-                let hint = if temperature == 0.0 {
-                    Hint::NONE
-                } else {
-                    Hint::new(subkey.least(first + at / Self::ROWS))
-                };
-                self.hints().add(at as usize).write(hint);
+                let Row { temperature, subkey, .. } = self.rows().add(column as usize).read();
+                // Not greedy, nor past the batch.
+                if temperature != 0.0 {
+                    hints = [0, 1, 2, 3].map(|i| Hint::new(subkey.least(first + from + i)));
+                }
+                let slot = self.hints().add((from * Self::ROWS + column) as usize);
+                let mut i = 0;
+                while i < hints.len() {
+                    slot.add(i * Self::ROWS as usize).write(hints[i]);
+                    i += 1;
+                }
             }
             at += workers;
         }

@@ -11,7 +11,8 @@ use crate::score::{offer_pair, stays_below, token_value};
 use crate::status::Status;
 
 impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
-    /// Gathers the pairs that may hold a winner and offers them.
+    /// Gathers the pairs that may hold a winner and offers them: to the call, or with
+    /// `gather` to the sieve's keys.
     #[inline(always)]
     pub(super) unsafe fn scan(
         &self,
@@ -19,6 +20,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         tile: Tile,
         first_row: u32,
         draw: u32,
+        gather: bool,
     ) {
         // Bit `fragment`, for each of the two columns of each tile of sums.
         let mut passed = [[0u32; 2]; M_TILES];
@@ -53,7 +55,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
                 self.fill_queue(sums, passed, before.wrapping_sub(window));
                 arch::warp_barrier();
                 let queued = core::cmp::min(total - window, QUEUE);
-                self.drain(queued, tile, first_row, draw);
+                self.drain(queued, tile, first_row, draw, gather);
                 arch::warp_barrier();
             }
             window += QUEUE;
@@ -83,7 +85,8 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
                         if at < QUEUE {
                             let values = pair(&sums[m][fragment], column);
                             let place = place
-                                + (m as u32 * self.lines.1 << 16 | (fragment * 8 + column) as u32);
+                                + (m as u32 * self.lines.per_tile << 16
+                                    | (fragment * 8 + column) as u32);
                             // SAFETY: `at` is inside the queue.
                             unsafe {
                                 self.queue().add(at as usize).write(values);
@@ -114,7 +117,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
 
     /// Offers the warp's queued pairs, one a lane.
     #[inline(always)]
-    unsafe fn drain(&self, queued: u32, tile: Tile, first_row: u32, draw: u32) {
+    unsafe fn drain(&self, queued: u32, tile: Tile, first_row: u32, draw: u32, gather: bool) {
         let mut at = self.lane();
         while at < queued {
             // SAFETY: `at < queued`, and places hold lines and columns.
@@ -124,7 +127,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
                 let (line, column) = (place >> 16, place & 0xFFFF);
                 if first_row + column < self.params.batch {
                     let base = tile.token.wrapping_add(line);
-                    self.offer(values, base, first_row, column, draw);
+                    self.offer(values, base, first_row, column, draw, gather);
                 }
             }
             at += LANES;
@@ -132,7 +135,15 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
     }
 
     #[inline(always)]
-    unsafe fn offer(&self, values: [f32; PAIR], base: u32, first_row: u32, column: u32, draw: u32) {
+    unsafe fn offer(
+        &self,
+        values: [f32; PAIR],
+        base: u32,
+        first_row: u32,
+        column: u32,
+        draw: u32,
+        gather: bool,
+    ) {
         let row = first_row + column;
         let mut status = Status::OK;
         // The bias is already in.
@@ -140,10 +151,15 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         let mut leaders = Leaders::NONE;
         // SAFETY: `row < B`, `draw < S`.
         unsafe {
-            finish::publish_status(&self.workspace, row, status);
+            finish::publish_status(&self.workspace(), row, status);
             let Row { temperature, level, subkey } = self.rows().add(column as usize).read();
             offer_pair(values, base, temperature, subkey, level, &mut leaders);
-            finish::publish(self.params, &self.workspace, row, draw, leaders);
+            if gather {
+                let slot = arch::shared_address(self.keys().add(column as usize).cast());
+                arch::raise_shared(slot, leaders.first.bits());
+            } else {
+                finish::publish(self.params, &self.workspace(), row, draw, leaders);
+            }
         }
     }
 }
