@@ -115,8 +115,8 @@ pub mod sieve {
     /// Bytes of a hint.
     pub const HINT_BYTES: u32 = 4;
 
-    /// Pairs that a warp's queue holds; more go through it in turn.
-    pub const QUEUE: u32 = 64;
+    /// Pairs that a warp's queue holds: less than one a lane, and two a lane on top.
+    pub const QUEUE: u32 = 96;
 
     /// Groups of tokens of a sieve of `m_tiles` · 64 tokens.
     pub const fn groups(m_tiles: u32) -> u32 {

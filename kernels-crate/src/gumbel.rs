@@ -57,7 +57,11 @@ pub fn noise(exponential: f32) -> f32 {
 /// `−ln(1 − v)`, a standard exponential.
 #[inline(always)]
 pub fn exponential(word: u32) -> f32 {
-    if word < SMALL_WORDS { -ln_1p_reduced(-unit(word)) } else { -ln(unit(!word)) }
+    // Small `v` as they are; the others by `ln` of the complement, exponent and rest.
+    let is_small = word < SMALL_WORDS;
+    let (m, e) = reduced(unit(!word));
+    let (f, e) = if is_small { (-unit(word), 0.0) } else { (m - 1.0, e) };
+    -ln_of_reduced(f, e)
 }
 
 /// A group's least exponential, from its word.
@@ -134,15 +138,27 @@ fn unit(word: u32) -> f32 {
     (word as f32 + 0.5) * TWO_POW_MINUS_32
 }
 
-/// `ln x` for a positive normal `x`: `x = m·2ᵉ` with `m` in `[√½, √2)`.
+/// `ln x` for a positive normal `x`.
 #[inline(always)]
 fn ln(x: f32) -> f32 {
+    let (m, e) = reduced(x);
+    // `m − 1` is exact (Sterbenz).
+    ln_of_reduced(m - 1.0, e)
+}
+
+/// `m` in `[√½, √2)` and `e` with `x = m·2ᵉ`.
+#[inline(always)]
+fn reduced(x: f32) -> (f32, f32) {
     let from_sqrt_half = x.to_bits().wrapping_sub(SQRT_HALF_BITS);
     let exponent = (from_sqrt_half as i32) >> MANTISSA_BITS;
     let m = f32::from_bits((from_sqrt_half & MANTISSA_MASK) + SQRT_HALF_BITS);
-    let e = exponent as f32;
-    // `m − 1` is exact (Sterbenz).
-    (ln_1p_reduced(m - 1.0) + e * LN_2_LOW) + e * LN_2_HIGH
+    (m, exponent as f32)
+}
+
+/// `ln((1 + f)·2ᵉ)`.
+#[inline(always)]
+fn ln_of_reduced(f: f32, e: f32) -> f32 {
+    (ln_1p_reduced(f) + e * LN_2_LOW) + e * LN_2_HIGH
 }
 
 /// `ln(1 + f)` for `f` in `[√½ − 1, √2 − 1]`: `f − f²/2 + f³·p(f)`, where `p` is the

@@ -322,56 +322,44 @@ pub fn shared_address(pointer: *const u8) -> u32 {
     address
 }
 
-macro_rules! shuffle {
-    ($(#[$doc:meta])* $name:ident, $mode:literal, $clamp:literal) => {
-        $(#[$doc])*
-        #[inline(always)]
-        pub fn $name(value: u32, lane: u32) -> u32 {
-            let theirs;
-            anchor();
-            // SAFETY: all lanes are present, by the module's contract.
-            unsafe {
-                asm!(
-                    concat!("shfl.sync.", $mode, ".b32 {}, {}, {}, ", $clamp, ", 0xffffffff;"),
-                    out(reg32) theirs,
-                    in(reg32) value,
-                    in(reg32) lane,
-                    options(nomem, nostack, preserves_flags)
-                );
-            }
-            theirs
-        }
-    };
-}
-
-shuffle!(
-    /// The value of the lane `lane` below this one, or the own where there is none
-    /// ("shfl.sync").
-    shuffle_up, "up", "0");
-shuffle!(
-    /// The value of lane `lane` ("shfl.sync").
-    shuffle_from, "idx", "0x1f");
-
 /// Waits for all lanes of the warp and orders their shared memory ("bar.warp.sync").
 #[inline(always)]
 pub fn warp_barrier() {
     anchor();
 }
 
-/// Sums `value` over the warp: over the lanes below this one, and over all of them.
+/// The bits that any lane of the warp has set ("redux.sync").
 #[inline(always)]
-pub fn warp_sum(value: u32) -> (u32, u32) {
-    let lane = thread_idx() % 32;
-    let mut through = value;
-    let mut distance = 1;
-    while distance < 32 {
-        let theirs = shuffle_up(through, distance);
-        if lane >= distance {
-            through += theirs;
-        }
-        distance *= 2;
+pub fn warp_or(bits: u32) -> u32 {
+    let all;
+    anchor();
+    // SAFETY: all lanes are present, by the module's contract.
+    unsafe {
+        asm!("redux.sync.or.b32 {}, {}, 0xffffffff;", out(reg32) all, in(reg32) bits,
+             options(nomem, nostack, preserves_flags));
     }
-    (through - value, shuffle_from(through, 31))
+    all
+}
+
+/// A bit for each lane of the warp whose condition holds ("vote.sync").
+#[inline(always)]
+pub fn warp_ballot(condition: bool) -> u32 {
+    let lanes;
+    anchor();
+    // SAFETY: all lanes are present, by the module's contract.
+    unsafe {
+        asm!(
+            "{{",
+            ".reg .pred holds;",
+            "setp.ne.u32 holds, {}, 0;",
+            "vote.sync.ballot.b32 {}, holds, 0xffffffff;",
+            "}}",
+            in(reg32) condition as u32,
+            out(reg32) lanes,
+            options(nomem, nostack, preserves_flags)
+        );
+    }
+    lanes
 }
 
 /// The greater of two values, or NaN if either is ("max.NaN").

@@ -27,7 +27,6 @@ mod scan;
 use core::mem::offset_of;
 
 use super::finish::{self, Workspace};
-use super::rotate;
 use super::sample_simt::row_params;
 use super::schedule::Tile;
 use crate::abi::sieve::{KEY_BYTES, PAIR_BYTES, PLACE_BYTES, QUEUE, ROW_BYTES, THREADS, WARPS};
@@ -74,6 +73,10 @@ pub(super) struct Sieve<'a, const M_TILES: usize, const N_TILES: usize> {
     /// Index of the thread among the 128.
     thread: u32,
     lines: Lines,
+    /// Column of the batch tile of the thread's first pair, and its row and hint.
+    first_column: u32,
+    row: *mut Row,
+    hint: *mut Hint,
     /// Named barrier of the four warps.
     barrier: u32,
     /// `abi::sieve::bytes`: rows and keys `[ROWS]`, the warps' queues and places `[WARPS, QUEUE]`,
@@ -99,14 +102,32 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
         lines: Lines,
         barrier: u32,
     ) -> Self {
-        Self { params, thread, lines, barrier, shared }
+        Self {
+            params,
+            thread,
+            lines,
+            barrier,
+            shared,
+            first_column: 0,
+            row: shared.cast(),
+            hint: shared.cast(),
+        }
+        .afresh()
     }
 
     /// The same sieve. What follows from the thread is computed again from here on: kept
     /// across a tile's products, it would cost registers.
     #[inline(always)]
     fn afresh(&self) -> Self {
-        Self { thread: arch::opaque(self.thread), ..*self }
+        let mut sieve = Self { thread: arch::opaque(self.thread), ..*self };
+        // Opaque: known to have no bits in common with what is added, they would be joined
+        // to it one by one, in a register each.
+        sieve.first_column = arch::opaque(sieve.thread % 4 * 2);
+        let group = sieve.line_of_warp(0) / GROUP;
+        let hint = arch::opaque(group * Self::ROWS + sieve.first_column);
+        sieve.row = sieve.rows().wrapping_add(sieve.first_column as usize);
+        sieve.hint = sieve.hints().wrapping_add(hint as usize);
+        sieve
     }
 
     /// The call's; computed at each use, for the same reason.
@@ -166,20 +187,19 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
     /// Column of the batch tile that the thread holds as `column` of `fragment`.
     #[inline(always)]
     fn column(&self, fragment: usize, column: usize) -> u32 {
-        fragment as u32 * 8 + self.lane() % 4 * 2 + column as u32
+        self.first_column + fragment as u32 * 8 + column as u32
     }
 
     #[inline(always)]
     fn row_slot(&self, fragment: usize, column: usize) -> *mut Row {
-        self.rows().wrapping_add(self.column(fragment, column) as usize)
+        self.row.wrapping_add(fragment * 8 + column)
     }
 
     /// The hints of the thread's two columns of a fragment, for its tokens of `m`.
     #[inline(always)]
     fn hint_slot(&self, fragment: usize, m: usize) -> *mut [Hint; 2] {
-        let group = self.line_of_warp(m) / GROUP;
-        let at = group * Self::ROWS + self.column(fragment, 0);
-        self.hints().wrapping_add(at as usize).cast()
+        let groups = m * (self.lines.per_tile / GROUP) as usize;
+        self.hint.wrapping_add(groups * Self::ROWS as usize + fragment * 8).cast()
     }
 
     /// Reads the parameters of a batch tile's rows, derives their subkeys, and makes both
@@ -385,25 +405,36 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
 
     /// Raises the rows' levels to what the tile's own tokens are sure to reach.
     #[inline(always)]
-    unsafe fn set_levels(&self, sums: &mut Sums<M_TILES, N_TILES>) {
+    unsafe fn set_levels(&self, sums: &Sums<M_TILES, N_TILES>) {
         // Opaque: computed ahead, each row's address would cost a register.
         let levels = self.row_slot(0, 0).cast::<u8>().wrapping_add(offset_of!(Row, level));
         let levels = arch::opaque(arch::shared_address(levels));
-        // Unrolled, it would take more registers than there are.
-        let end = arch::opaque(N_TILES as u32) as usize;
-        let mut fragment = 0;
-        while fragment < end {
-            let mut m = 0;
-            while m < M_TILES {
-                // SAFETY: levels only rise until the barrier that follows.
-                unsafe {
-                    self.set_level(&sums[m][0], m, fragment, 0, levels);
-                    self.set_level(&sums[m][0], m, fragment, 1, levels);
-                }
-                rotate(&mut sums[m]);
-                m += 1;
+        // In quarters: LLVM does not unroll a loop as long as all of it.
+        // SAFETY: levels only rise until the barrier that follows.
+        unsafe {
+            self.set_quarter_of_levels::<0>(sums, levels);
+            self.set_quarter_of_levels::<1>(sums, levels);
+            self.set_quarter_of_levels::<2>(sums, levels);
+            self.set_quarter_of_levels::<3>(sums, levels);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn set_quarter_of_levels<const QUARTER: usize>(
+        &self,
+        sums: &Sums<M_TILES, N_TILES>,
+        levels: u32,
+    ) {
+        let slots = M_TILES * N_TILES;
+        let mut slot = QUARTER * slots / 4;
+        while slot < (QUARTER + 1) * slots / 4 {
+            let (fragment, m) = (slot / M_TILES, slot % M_TILES);
+            // SAFETY: the caller's promise.
+            unsafe {
+                self.set_level(&sums[m][fragment], m, fragment, 0, levels);
+                self.set_level(&sums[m][fragment], m, fragment, 1, levels);
             }
-            fragment += 1;
+            slot += 1;
         }
     }
 
