@@ -110,8 +110,6 @@ pub mod sieve {
     pub const PLACE_BYTES: u32 = 4;
     /// Bytes of a batch row.
     pub const ROW_BYTES: u32 = 16;
-    /// Bytes of the best key of a batch row.
-    pub const KEY_BYTES: u32 = 8;
     /// Bytes of a hint.
     pub const HINT_BYTES: u32 = 4;
 
@@ -123,10 +121,10 @@ pub mod sieve {
         m_tiles * 64 / crate::philox::GROUP
     }
 
-    /// Shared memory of a sieve for `rows` batch rows, of `m_tiles` · 64 tokens: rows and
-    /// their keys, queues, and a hint a group and row.
+    /// Shared memory of a sieve for `rows` batch rows, of `m_tiles` · 64 tokens: rows,
+    /// queues, and a hint a group and row.
     pub const fn bytes(m_tiles: u32, rows: u32) -> u32 {
-        rows * (ROW_BYTES + KEY_BYTES)
+        rows * ROW_BYTES
             + WARPS * QUEUE * (PAIR_BYTES + PLACE_BYTES)
             + groups(m_tiles) * rows * HINT_BYTES
     }

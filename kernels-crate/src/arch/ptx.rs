@@ -394,19 +394,6 @@ pub unsafe fn atomic_max_shared(at: u32, value: f32) {
     }
 }
 
-/// Raises the value at the shared address `at` to at least `value` ("red").
-///
-/// # Safety
-/// `at` is a valid shared address.
-#[inline(always)]
-pub unsafe fn raise_shared(at: u32, value: u64) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        asm!("red.relaxed.cta.shared.max.u64 [{}], {};",
-             in(reg32) at, in(reg64) value, options(nostack));
-    }
-}
-
 /// Stops the kernel with an error ("trap").
 pub fn trap() -> ! {
     // SAFETY: does not return.

@@ -29,13 +29,13 @@ use core::mem::offset_of;
 use super::finish::{self, Workspace};
 use super::sample_simt::row_params;
 use super::schedule::Tile;
-use crate::abi::sieve::{KEY_BYTES, PAIR_BYTES, PLACE_BYTES, QUEUE, ROW_BYTES, THREADS, WARPS};
+use crate::abi::sieve::{PAIR_BYTES, PLACE_BYTES, QUEUE, ROW_BYTES, THREADS, WARPS};
 use crate::abi::{SampleParams, TILE_V, sieve};
 use crate::arch;
 use crate::candidate::{Key, Leaders};
 use crate::gumbel::{Hint, NOISE_BELOW_ALL};
 use crate::philox::{GROUP, NoiseKey, PAIR, PAIR_BIT, Subkey};
-use crate::score::{RowParams, at_noise};
+use crate::score::{RowParams, score};
 
 /// Sums as one thread holds them: `M_TILES` tiles of 16 rows, of each
 /// `N_TILES` fragments of eight columns, of each rows `g` and `g + 8` (the pairs) and
@@ -79,7 +79,7 @@ pub(super) struct Sieve<'a, const M_TILES: usize, const N_TILES: usize> {
     hint: *mut Hint,
     /// Named barrier of the four warps.
     barrier: u32,
-    /// `abi::sieve::bytes`: rows and keys `[ROWS]`, the warps' queues and places `[WARPS, QUEUE]`,
+    /// `abi::sieve::bytes`: rows `[ROWS]`, the warps' queues and places `[WARPS, QUEUE]`,
     /// hints `[GROUPS, ROWS]`.
     shared: *mut u8,
 }
@@ -87,8 +87,7 @@ pub(super) struct Sieve<'a, const M_TILES: usize, const N_TILES: usize> {
 impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES> {
     const ROWS: u32 = N_TILES as u32 * 8;
     const GROUPS: u32 = sieve::groups(M_TILES as u32);
-    const KEYS_AT: u32 = Self::ROWS * ROW_BYTES;
-    const QUEUES_AT: u32 = Self::KEYS_AT + Self::ROWS * KEY_BYTES;
+    const QUEUES_AT: u32 = Self::ROWS * ROW_BYTES;
     const PLACES_AT: u32 = Self::QUEUES_AT + WARPS * QUEUE * PAIR_BYTES;
     const HINTS_AT: u32 = Self::PLACES_AT + WARPS * QUEUE * PLACE_BYTES;
 
@@ -140,12 +139,6 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
     #[inline(always)]
     fn rows(&self) -> *mut Row {
         self.shared.cast()
-    }
-
-    /// The best key of each row while a tile's candidates are gathered, else none: `[ROWS]`.
-    #[inline(always)]
-    fn keys(&self) -> *mut u64 {
-        self.shared.wrapping_add(Self::KEYS_AT as usize).cast()
     }
 
     /// Values of the pairs that passed, the warp's `[QUEUE]`.
@@ -232,7 +225,6 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
                 let subkey = Subkey::new(params.key, draw);
                 let slot = self.rows().add(at as usize);
                 slot.write(Row { temperature: params.temperature, level: f32::INFINITY, subkey });
-                self.keys().add(at as usize).write(Key::NONE.bits());
             }
             at += workers;
         }
@@ -335,33 +327,32 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
         // SAFETY: the caller's promise.
         unsafe {
             // A margin's level is that of the second, which this does not bound.
-            let first_tile = unset && self.params.margins.is_null();
-            if first_tile {
+            if unset && self.params.margins.is_null() {
                 sieve.set_levels(values);
                 arch::warps_barrier(self.barrier, THREADS);
-            }
-            sieve.scan(values, tile, first_row, draw, first_tile);
-            // Many candidates a row, at the same time in every block: they meet here first.
-            if first_tile {
+                sieve.share_levels(first_row, draw);
                 arch::warps_barrier(self.barrier, THREADS);
-                sieve.publish_keys(first_row, draw);
             }
+            sieve.scan(values, tile, first_row, draw);
         }
     }
 
-    /// Hands the gathered keys over.
+    /// Tells the call what the tile's own tokens are sure to reach, and learns what those of
+    /// other blocks are: the first tiles of all blocks end at about the same time.
     #[inline(always)]
-    unsafe fn publish_keys(&self, first_row: u32, draw: u32) {
+    unsafe fn share_levels(&self, first_row: u32, draw: u32) {
         let mut at = self.thread;
-        while at < Self::ROWS {
-            // SAFETY: the slot is the thread's own until the next tile; a row past the
-            // batch has no key.
+        while at < Self::ROWS && first_row + at < self.params.batch {
+            let row = first_row + at;
+            // SAFETY: `row < B`; the slot is the thread's own between the barriers.
             unsafe {
-                let slot = self.keys().add(at as usize);
-                let first = Key::from_bits(slot.read());
-                let leaders = Leaders { first, second: Key::NONE };
-                finish::publish(self.params, &self.workspace(), first_row + at, draw, leaders);
-                slot.write(Key::NONE.bits());
+                let level = &raw mut (*self.rows().add(at as usize)).level;
+                let workspace = self.workspace();
+                if level.read() > f32::NEG_INFINITY {
+                    let leaders = Leaders { first: Key::floor(level.read()), second: Key::NONE };
+                    finish::publish(self.params, &workspace, row, draw, leaders);
+                }
+                level.write(finish::threshold(self.params, &workspace, row, draw));
             }
             at += THREADS;
         }
@@ -461,10 +452,9 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
             // Of the others no more is known than what bounds all noise.
             let highest = arch::max_or_nan(lower, upper);
             let (value, floor) = if is_mine { (least, floor) } else { (highest, NOISE_BELOW_ALL) };
-            // `+ 0.0` turns −0 into +0.
-            let reached = at_noise(value, (*row).temperature, floor) + 0.0;
-            // False for NaN, and past the batch, where the level is `+inf`.
-            if reached > (*row).level {
+            let reached = score(value, (*row).temperature, floor);
+            // False for NaN and `−inf`, and past the batch, where the level is `+inf`.
+            if value > f32::NEG_INFINITY && reached > (*row).level {
                 let column = (fragment * 8 + column) as u32;
                 arch::atomic_max_shared(levels + column * ROW_BYTES, reached);
             }

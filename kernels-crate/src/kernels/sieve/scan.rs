@@ -10,8 +10,7 @@ use crate::score::{offer_pair, stays_below, token_value};
 use crate::status::Status;
 
 impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
-    /// Gathers the pairs that may hold a winner and offers them: to the call, or with
-    /// `gather` to the sieve's keys.
+    /// Gathers the pairs that may hold a winner and offers them.
     #[inline(always)]
     pub(super) unsafe fn scan(
         &self,
@@ -19,7 +18,6 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         tile: Tile,
         first_row: u32,
         draw: u32,
-        gather: bool,
     ) {
         // Bit `slot`, for each of the two columns of a fragment.
         let mut passed = [0u32; 2];
@@ -50,7 +48,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
                     let n = core::cmp::min(queued, LANES);
                     queued -= n;
                     if self.lane() < n {
-                        self.drain(queued + self.lane(), tile, first_row, draw, gather);
+                        self.drain(queued + self.lane(), tile, first_row, draw);
                     }
                 }
             }
@@ -98,7 +96,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
 
     /// Offers the queued pair `at`.
     #[inline(always)]
-    unsafe fn drain(&self, at: u32, tile: Tile, first_row: u32, draw: u32, gather: bool) {
+    unsafe fn drain(&self, at: u32, tile: Tile, first_row: u32, draw: u32) {
         // SAFETY: `at` is queued, and places hold lines and columns.
         unsafe {
             let values = self.queue().add(at as usize).read();
@@ -106,21 +104,13 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
             let (line, column) = (place >> 16, place & 0xFFFF);
             if first_row + column < self.params.batch {
                 let base = tile.token.wrapping_add(line);
-                self.offer(values, base, first_row, column, draw, gather);
+                self.offer(values, base, first_row, column, draw);
             }
         }
     }
 
     #[inline(always)]
-    unsafe fn offer(
-        &self,
-        values: [f32; PAIR],
-        base: u32,
-        first_row: u32,
-        column: u32,
-        draw: u32,
-        gather: bool,
-    ) {
+    unsafe fn offer(&self, values: [f32; PAIR], base: u32, first_row: u32, column: u32, draw: u32) {
         let row = first_row + column;
         let mut status = Status::OK;
         // The bias is already in.
@@ -131,12 +121,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
             finish::publish_status(&self.workspace(), row, status);
             let Row { temperature, level, subkey } = self.rows().add(column as usize).read();
             offer_pair(values, base, temperature, subkey, level, &mut leaders);
-            if gather {
-                let slot = arch::shared_address(self.keys().add(column as usize).cast());
-                arch::raise_shared(slot, leaders.first.bits());
-            } else {
-                finish::publish(self.params, &self.workspace(), row, draw, leaders);
-            }
+            finish::publish(self.params, &self.workspace(), row, draw, leaders);
         }
     }
 }
