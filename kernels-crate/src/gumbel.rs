@@ -27,9 +27,6 @@ pub const NOISE_MAX: f32 = 25.646_446;
 /// Below the least noise, `−ln(22.87·17/16) = −3.191`.
 pub const NOISE_BELOW_ALL: f32 = -3.2;
 
-/// Below the least noise of a group's least, `−ln(22.87/16) = −0.357`.
-const LEAST_BELOW_ALL: f32 = -0.4;
-
 /// Above `ln 2`, by more than the roundings of a bound.
 const LN_2_ABOVE: f32 = 0.693_16;
 
@@ -113,17 +110,11 @@ impl Hint {
     #[inline(always)]
     pub fn floor(self) -> (u32, f32) {
         let bound = self.bound();
-        // What the logarithm's chord and `E ≥ v` add.
-        let floor = if bound > EIGHTH_BOUND {
-            bound - 0.13
-        } else if bound > QUARTER_BOUND {
-            bound - 0.21
-        } else if bound > HALF_BOUND {
-            bound - 0.4
-        } else {
-            LEAST_BELOW_ALL
-        };
-        (self.0 & Self::MEMBER_MASK, floor)
+        // What the logarithm's chord and `E ≥ v` add. Without a branch: kernels unroll this.
+        let gap = if bound > HALF_BOUND { 0.4 } else { 3.2 };
+        let gap = if bound > QUARTER_BOUND { 0.21 } else { gap };
+        let gap = if bound > EIGHTH_BOUND { 0.13 } else { gap };
+        (self.0 & Self::MEMBER_MASK, bound - gap)
     }
 }
 

@@ -374,23 +374,30 @@ pub fn max_or_nan(a: f32, b: f32) -> f32 {
     greater
 }
 
-/// Raises the value at the shared address `at` to at least `value`, by the order of
-/// integers: signed for positive values, unsigned and reversed for negative ones ("red").
+/// Where `condition` holds, raises the value at the shared address `at` to at least `value`,
+/// by the order of integers: signed for positive values, unsigned and reversed for
+/// negative ones ("red"). Predicates, no branch.
 ///
 /// # Safety
 /// `at` is a valid shared address; neither value is NaN or −0.
 #[inline(always)]
-pub unsafe fn atomic_max_shared(at: u32, value: f32) {
-    let bits = value.to_bits();
+pub unsafe fn atomic_max_shared(at: u32, value: f32, condition: bool) {
     // SAFETY: the caller's promise.
     unsafe {
-        if bits as i32 >= 0 {
-            asm!("red.relaxed.cta.shared.max.s32 [{}], {};",
-                 in(reg32) at, in(reg32) bits, options(nostack));
-        } else {
-            asm!("red.relaxed.cta.shared.min.u32 [{}], {};",
-                 in(reg32) at, in(reg32) bits, options(nostack));
-        }
+        asm!(
+            "{{",
+            ".reg .pred raises, positive, negative;",
+            "setp.ne.u32 raises, {condition}, 0;",
+            "setp.ge.and.s32 positive, {value}, 0, raises;",
+            "setp.lt.and.s32 negative, {value}, 0, raises;",
+            "@positive red.relaxed.cta.shared.max.s32 [{at}], {value};",
+            "@negative red.relaxed.cta.shared.min.u32 [{at}], {value};",
+            "}}",
+            at = in(reg32) at,
+            value = in(reg32) value.to_bits(),
+            condition = in(reg32) condition as u32,
+            options(nostack)
+        );
     }
 }
 

@@ -454,10 +454,9 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
             let (value, floor) = if is_mine { (least, floor) } else { (highest, NOISE_BELOW_ALL) };
             let reached = score(value, (*row).temperature, floor);
             // False for NaN and `−inf`, and past the batch, where the level is `+inf`.
-            if value > f32::NEG_INFINITY && reached > (*row).level {
-                let column = (fragment * 8 + column) as u32;
-                arch::atomic_max_shared(levels + column * ROW_BYTES, reached);
-            }
+            let raises = value > f32::NEG_INFINITY && reached > (*row).level;
+            let column = (fragment * 8 + column) as u32;
+            arch::atomic_max_shared(levels + column * ROW_BYTES, reached, raises);
         }
     }
 }
