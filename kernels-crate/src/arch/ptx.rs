@@ -14,9 +14,11 @@ use core::arch::asm;
 #[cfg(feature = "sm_90a")]
 mod sm90;
 mod tensor;
+mod warp;
 #[cfg(feature = "sm_90a")]
 pub use sm90::*;
 pub use tensor::*;
+pub use warp::*;
 
 unsafe extern "C" {
     #[link_name = "llvm.nvvm.bar.warp.sync"]
@@ -320,46 +322,6 @@ pub fn shared_address(pointer: *const u8) -> u32 {
         );
     }
     address
-}
-
-/// Waits for all lanes of the warp and orders their shared memory ("bar.warp.sync").
-#[inline(always)]
-pub fn warp_barrier() {
-    anchor();
-}
-
-/// The bits that any lane of the warp has set ("redux.sync").
-#[inline(always)]
-pub fn warp_or(bits: u32) -> u32 {
-    let all;
-    anchor();
-    // SAFETY: all lanes are present, by the module's contract.
-    unsafe {
-        asm!("redux.sync.or.b32 {}, {}, 0xffffffff;", out(reg32) all, in(reg32) bits,
-             options(nomem, nostack, preserves_flags));
-    }
-    all
-}
-
-/// A bit for each lane of the warp whose condition holds ("vote.sync").
-#[inline(always)]
-pub fn warp_ballot(condition: bool) -> u32 {
-    let lanes;
-    anchor();
-    // SAFETY: all lanes are present, by the module's contract.
-    unsafe {
-        asm!(
-            "{{",
-            ".reg .pred holds;",
-            "setp.ne.u32 holds, {}, 0;",
-            "vote.sync.ballot.b32 {}, holds, 0xffffffff;",
-            "}}",
-            in(reg32) condition as u32,
-            out(reg32) lanes,
-            options(nomem, nostack, preserves_flags)
-        );
-    }
-    lanes
 }
 
 /// The greater of two values, or NaN if either is ("max.NaN").
