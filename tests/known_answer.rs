@@ -1,9 +1,12 @@
 //! Are these the specified values? Published vectors, and our own pinned ones.
 
 use flash_sampling::NoiseKey;
-use flash_sampling_kernels::gumbel::noise;
+use flash_sampling_kernels::gumbel::{exponential, noise};
 use flash_sampling_kernels::kernels::noise_probe::digest;
-use flash_sampling_kernels::philox::{Subkey, philox2x32_10, philox4x32_10, token_pair};
+use flash_sampling_kernels::philox::{
+    GROUP, Least, Subkey, philox2x32_10, philox4x32_10, token_pair,
+};
+use flash_sampling_kernels::score::token_noise;
 use flash_sampling_tests::{golden, oracle};
 use rayon::prelude::*;
 
@@ -52,16 +55,19 @@ fn named_words() -> impl Iterator<Item = (NoiseKey, u32, u32)> {
 #[test]
 fn words_are_the_oracles_and_the_golden_ones() {
     golden::WORDS.assert_equal(
-        "seed position draw token word",
+        "seed position draw token word least member noise-bits",
         named_words().map(|(key, draw, token)| {
-            let word = Subkey::new(key, draw).token_word(token);
+            let subkey = Subkey::new(key, draw);
+            let (word, least) = (subkey.token_word(token), subkey.least(token / GROUP));
             let row = oracle::Row { temperature: 1.0, seed: key.seed, position: key.position };
-            assert_eq!(
-                word,
-                oracle::word(oracle::subkey(row, draw), token),
-                "{key:?}, draw {draw}, token {token}"
-            );
-            format!("{} {} {draw} {token} {word:08x}", key.seed, key.position)
+            let at = format!("{} {} {draw} {token}", key.seed, key.position);
+            let expected = oracle::subkey(row, draw);
+            assert_eq!(word, oracle::word(expected, token), "{at}");
+            assert_eq!((least.word, least.member), oracle::least(expected, token), "{at}");
+            let (noise, expected) = (token_noise(subkey, token), oracle::noise(expected, token));
+            assert!((f64::from(noise) - expected).abs() <= 4e-7 + 1.2e-7 * expected.abs(), "{at}");
+            let Least { word: least, member } = least;
+            format!("{at} {word:08x} {least:08x} {member} {:08x}", noise.to_bits())
         }),
     );
 }
@@ -79,7 +85,8 @@ fn noise_is_golden() {
     let strided = (0..64_u32).map(|i| i.wrapping_mul(0x9E37_79B1));
     golden::NOISE.assert_equal(
         "word noise-bits",
-        ends.chain(strided).map(|word| format!("{word:08x} {:08x}", noise(word).to_bits())),
+        ends.chain(strided)
+            .map(|word| format!("{word:08x} {:08x}", noise(exponential(word)).to_bits())),
     );
 }
 
@@ -88,8 +95,8 @@ fn noise_is_golden() {
 fn noise_is_the_oracles_within_rounding() {
     (0..u32::MAX / 251).into_par_iter().for_each(|i| {
         let word = 251 * i;
-        let expected = oracle::gumbel(word);
-        let error = (f64::from(noise(word)) - expected).abs();
+        let expected = -oracle::exponential(word).ln();
+        let error = (f64::from(noise(exponential(word))) - expected).abs();
         assert!(error <= 3e-7 + 1.2e-7 * expected.abs(), "word {word:#010x}: {error:e}");
     });
 }

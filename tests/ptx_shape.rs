@@ -208,7 +208,8 @@ fn simt_barriers_are_where_the_source_has_them() {
 
 /// Of the block: one barrier a slab, one between writing and clearing, one to hand over
 /// and its reduction. Of the sieve: two where rows begin, at two places; and one after
-/// the levels, one a draw, one at the end, with a reduction a draw.
+/// the first levels, one after they are shared, one a draw, one at the end, with a
+/// reduction a draw.
 #[test]
 fn mma_synchronization_is_where_the_source_has_it() {
     for_each_variant(Kernel::SampleMma, |variant, entry, at| {
@@ -219,16 +220,23 @@ fn mma_synchronization_is_where_the_source_has_it() {
         // One load a tile; one serves two fragments of the hidden states.
         let loads = steps * (2 + fragments.div_ceil(2));
         assert_eq!(entry.count("ldmatrix.sync"), loads, "{at}: ldmatrix");
-        // A prefix sum over 32 lanes, and its total.
-        assert_eq!(entry.count("shfl.sync"), 5 + 1, "{at}: shfl");
-        assert_eq!(entry.count("bar.sync"), 3 + 2 + 3, "{at}: bar.sync");
+        assert_queue(entry, at);
+        assert_eq!(entry.count("bar.sync"), 3 + 2 + 4, "{at}: bar.sync");
         assert_eq!(entry.count("bar.red"), 1 + 1, "{at}: bar.red");
-        let synchronizing = ["mma.sync", "ldmatrix.sync", "shfl.sync", "bar.sync", "bar.red"];
+        let synchronizing =
+            ["mma.sync", "ldmatrix.sync", "redux.sync", "vote.sync", "bar.sync", "bar.red"];
         let anchored: usize = synchronizing.iter().map(|name| entry.count(name)).sum();
         // Handing over is one statement of a barrier and a reduction; the queue is
-        // ordered by two anchors of its own.
-        assert_eq!(entry.count("bar.warp.sync"), anchored - 1 + 2, "{at}: one anchor for each");
+        // ordered by an anchor of its own.
+        assert_eq!(entry.count("bar.warp.sync"), anchored - 1 + 1, "{at}: one anchor for each");
     });
+}
+
+/// Which slots have pairs to queue, and which lanes of each of two columns.
+fn assert_queue(entry: &Entry, at: &str) {
+    assert_eq!(entry.count("redux.sync"), 1, "{at}: redux");
+    assert_eq!(entry.count("vote.sync"), 2, "{at}: vote");
+    assert_eq!(entry.count("shfl.sync"), 0, "{at}: shfl");
 }
 
 /// A slab is copied at two places of the source, the first of which a compiler may
@@ -283,18 +291,18 @@ fn sm90_products_are_whole_slabs() {
 
 /// Of the block or cluster: one barrier before the roles, and a cluster's one after. Of
 /// the hint warps: one after the rows, and where tiles are shared a reduction over the
-/// levels. Of a consumer warpgroup: one after the levels, one to hand over and its
-/// reduction, one between writing and clearing, and where tiles alternate a reduction
+/// levels. Of a consumer warpgroup: one after the first levels, one after they are shared,
+/// one to hand over and its reduction, one between writing and clearing, and where tiles alternate a reduction
 /// over the levels.
 #[test]
 fn sm90_synchronization_is_where_the_source_has_it() {
     for_each_variant(Kernel::SampleSm90, |variant, entry, at| {
         let clustered = usize::from(variant.cluster > 1);
-        assert_eq!(entry.count("bar.sync"), 5 - clustered, "{at}: bar.sync");
+        assert_eq!(entry.count("bar.sync"), 6 - clustered, "{at}: bar.sync");
         assert_eq!(entry.count("bar.red"), 2, "{at}: bar.red");
         // An arrival and a wait each.
         assert_eq!(entry.count("barrier.cluster"), 2 * 2 * clustered, "{at}: barrier.cluster");
-        assert_eq!(entry.count("shfl.sync"), 5 + 1, "{at}: shfl");
+        assert_queue(entry, at);
         assert_eq!(entry.count("setmaxnreg"), 2, "{at}: setmaxnreg");
         let barriers = sm90::stages(variant.tile_b) * sm90::STAGE_BARRIERS
             + sm90::GROUPS * sm90::GROUP_BARRIERS_COUNT;
@@ -302,12 +310,20 @@ fn sm90_synchronization_is_where_the_source_has_it() {
         // Stages empty and full, the turn or the levels wanted, hints ready and free.
         let waits = entry.count("mbarrier.try_wait");
         assert_eq!(waits, entry.count("wgmma.mma_async") / products(variant) + 4, "{at}: waits");
-        let once = ["bar.sync", "bar.red", "shfl.sync", "setmaxnreg", "wgmma.", "elect.sync"];
+        let once = [
+            "bar.sync",
+            "bar.red",
+            "redux.sync",
+            "vote.sync",
+            "setmaxnreg",
+            "wgmma.",
+            "elect.sync",
+        ];
         let anchored: usize = once.iter().map(|name| entry.count(name)).sum();
         // Handing over is one statement of a barrier and a reduction, a cluster's barrier
         // one of two instructions; a wait has an anchor before and one after. The queue is
-        // ordered by two anchors of its own, and each handing over of hints by one.
-        let anchors = anchored - 1 + 2 * clustered + 2 * waits + 2 + 2;
+        // ordered by an anchor of its own, and each handing over of hints by one.
+        let anchors = anchored - 1 + 2 * clustered + 2 * waits + 1 + 2;
         assert_eq!(entry.count("bar.warp.sync"), anchors, "{at}: one anchor for each");
     });
 }

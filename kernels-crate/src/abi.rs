@@ -110,16 +110,23 @@ pub mod sieve {
     pub const PLACE_BYTES: u32 = 4;
     /// Bytes of a batch row.
     pub const ROW_BYTES: u32 = 16;
+    /// Bytes of a hint.
+    pub const HINT_BYTES: u32 = 4;
 
-    /// Pairs that a warp's queue holds; more go through it in turn.
-    pub const QUEUE: u32 = 64;
+    /// Pairs that a warp's queue holds: less than one a lane, and two a lane on top.
+    pub const QUEUE: u32 = 96;
+
+    /// Groups of tokens of a sieve of `m_tiles` · 64 tokens.
+    pub const fn groups(m_tiles: u32) -> u32 {
+        m_tiles * 64 / crate::philox::GROUP
+    }
 
     /// Shared memory of a sieve for `rows` batch rows, of `m_tiles` · 64 tokens: rows,
-    /// queues, and a byte of hint a pair.
+    /// queues, and a hint a group and row.
     pub const fn bytes(m_tiles: u32, rows: u32) -> u32 {
         rows * ROW_BYTES
             + WARPS * QUEUE * (PAIR_BYTES + PLACE_BYTES)
-            + THREADS * m_tiles * (rows / 4)
+            + groups(m_tiles) * rows * HINT_BYTES
     }
 }
 

@@ -28,6 +28,13 @@ impl Key {
         Self((monotone as u64) << 32 | !token as u64)
     }
 
+    /// What some token is sure to reach, before its score is known: above every key of a
+    /// lower score, below that of any token with this one.
+    #[inline(always)]
+    pub fn floor(score: f32) -> Self {
+        Self(Self::new(score, 0).0 & !(u32::MAX as u64))
+    }
+
     /// The token, or [`NO_TOKEN`].
     #[inline(always)]
     pub const fn token(self) -> u32 {
@@ -125,6 +132,11 @@ mod tests {
             assert!(Key::new(a, NO_TOKEN - 1) > Key::NONE);
             assert_eq!(Key::new(a, 9).score().to_bits(), a.to_bits());
             assert_eq!(Key::new(a, 9).token(), 9);
+        }
+        for score in [f32::MIN, -1.0, 0.0, 1.0, f32::INFINITY] {
+            assert!(Key::floor(score) < Key::new(score, NO_TOKEN - 1), "{score}");
+            assert!(Key::floor(score) > Key::new(score.next_down(), 0), "{score}");
+            assert_eq!(Key::floor(score).score(), score);
         }
         assert_eq!(Key::NONE.token(), NO_TOKEN);
         assert_eq!(Key::NONE.score(), f32::NEG_INFINITY);

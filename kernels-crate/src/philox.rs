@@ -5,15 +5,20 @@
 //! | step | generator | counter | key | gives |
 //! | --- | --- | --- | --- | --- |
 //! | once a row and draw | Philox4x32-10 | draw, 0, position low, position high | seed low, seed high | [`Subkey`]: words 0 and 1 |
-//! | once a pair of tokens | Philox2x32-10 | pair, word 1 of the subkey | word 0 of the subkey | two words |
+//! | once a group of tokens | Philox2x32-10 | group, word 1 of the subkey | word 0 of the subkey | [`Least`] |
+//! | once a pair that may win | Philox2x32-10 | 2³¹ + pair, word 1 of the subkey | word 0 of the subkey | two words |
+//!
+//! A *group* are the sixteen tokens whose ids differ in the last four bits alone: the
+//! rows of a tensor-core accumulator fragment. Its least exponential, and which token
+//! has it, are drawn first ([`crate::gumbel`] says how), so that one call bounds the noise
+//! of all sixteen.
 //!
 //! A *pair* are two tokens whose ids differ only in bit 3: the ids that one thread
-//! holds in a tensor-core accumulator fragment, rows `g` and `g + 8`, on `mma.sync` and
-//! `wgmma` alike. The pair's number is the id with bit 3 removed; the token takes the
-//! word that bit 3 names.
+//! holds in a fragment, rows `g` and `g + 8`, on `mma.sync` and `wgmma` alike. The
+//! pair's number is the id with bit 3 removed; the token takes the word that bit 3 names.
 //!
 //! Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as
-//! 1, 2, 3", SC'11, sections 3.3 and 4.3 (constants and rounds). Why pairs:
+//! 1, 2, 3", SC'11, sections 3.3 and 4.3 (constants and rounds). Why groups and pairs:
 //! `docs/design/noise.md`.
 
 /// Names one row's noise: two calls with the same key draw the same tokens from
@@ -27,11 +32,17 @@ pub struct NoiseKey {
     pub position: u64,
 }
 
-/// Tokens that share one Philox2x32 call.
+/// Tokens that share a least exponential.
+pub const GROUP: u32 = 16;
+
+/// Tokens that share one Philox2x32 call of their own.
 pub const PAIR: usize = 2;
 
 /// The bit of an id that tells a pair's tokens apart.
 pub const PAIR_BIT: u32 = 8;
+
+/// Tells the counters of pairs from those of groups.
+const PAIRS: u32 = 1 << 31;
 
 const MULTIPLIER_4X32_0: u32 = 0xD251_1F53;
 const MULTIPLIER_4X32_1: u32 = 0xCD9E_8D57;
@@ -95,11 +106,18 @@ impl Subkey {
         Self { key: word, counter }
     }
 
+    /// What is drawn for a group of tokens; `group` is their id over [`GROUP`].
+    #[inline(always)]
+    pub fn least(self, group: u32) -> Least {
+        let [word, member] = philox2x32_10([group, self.counter], self.key);
+        Least { word, member: member / (u32::MAX / GROUP + 1) }
+    }
+
     /// The words of tokens `base` and `base + PAIR_BIT`; `base` has that bit clear.
     #[inline(always)]
     pub fn pair_words(self, base: u32) -> [u32; PAIR] {
         debug_assert!(base & PAIR_BIT == 0);
-        philox2x32_10([token_pair(base), self.counter], self.key)
+        philox2x32_10([PAIRS | token_pair(base), self.counter], self.key)
     }
 
     /// The word of one token.
@@ -108,6 +126,15 @@ impl Subkey {
         let [low, high] = self.pair_words(token & !PAIR_BIT);
         if token & PAIR_BIT == 0 { low } else { high }
     }
+}
+
+/// Of a group of tokens, the one with the least exponential.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Least {
+    /// The word that the exponential comes from.
+    pub word: u32,
+    /// Whose it is: the last four bits of the id.
+    pub member: u32,
 }
 
 /// The number of a token's pair: its id without the bit that tells the two apart.

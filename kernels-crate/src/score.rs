@@ -8,8 +8,8 @@
 //! Sources: `docs/design/noise.md`; FlashSampling, arXiv 2603.15854, section 3.
 
 use crate::candidate::{Key, Leaders};
-use crate::gumbel::{NOISE_MAX, noise, noise_bound};
-use crate::philox::{NoiseKey, PAIR, PAIR_BIT, Subkey};
+use crate::gumbel::{Hint, exponential, least_exponential, noise, noise_bound};
+use crate::philox::{GROUP, NoiseKey, PAIR, PAIR_BIT, Subkey};
 use crate::status::Status;
 
 /// What one row asks for.
@@ -68,7 +68,7 @@ pub fn stays_below(y: f32, temperature: f32, g: f32, threshold: f32) -> bool {
 /// Offers tokens `base` and `base + PAIR_BIT` to `leaders`.
 ///
 /// Tokens whose score cannot reach `threshold` are passed over: their noise is
-/// bounded first by its maximum, then by the leading zeros of their word. This
+/// bounded first by that of their group, then by the leading zeros of their word. This
 /// changes no result as long as `threshold` is at most the score that an offer
 /// has to beat, since every step rounds monotonically.
 #[inline(always)]
@@ -81,28 +81,43 @@ pub fn offer_pair(
     leaders: &mut Leaders,
 ) {
     let highest = if y[0] > y[1] { y[0] } else { y[1] };
-    if highest == f32::NEG_INFINITY || stays_below(highest, temperature, NOISE_MAX, threshold) {
+    let least = subkey.least(base / GROUP);
+    let bound = Hint::new(least).bound();
+    if highest == f32::NEG_INFINITY || stays_below(highest, temperature, bound, threshold) {
         return;
     }
     let words = subkey.pair_words(base);
+    let least_exponential = least_exponential(least.word);
     let mut member = 0;
     while member < PAIR {
         let (value, word) = (y[member], words[member]);
-        if value != f32::NEG_INFINITY
-            && !stays_below(value, temperature, noise_bound(word), threshold)
-        {
-            let s = score(value, temperature, noise(word));
-            leaders.offer(Key::new(s, base + member as u32 * PAIR_BIT));
+        let token = base + member as u32 * PAIR_BIT;
+        let is_least = token % GROUP == least.member;
+        let passed_over =
+            !is_least && stays_below(value, temperature, noise_bound(word), threshold);
+        if value != f32::NEG_INFINITY && !passed_over {
+            let beyond = if is_least { 0.0 } else { exponential(word) };
+            let s = score(value, temperature, noise(least_exponential + beyond));
+            leaders.offer(Key::new(s, token));
         }
         member += 1;
     }
+}
+
+/// The noise of one token.
+#[inline(always)]
+pub fn token_noise(subkey: Subkey, token: u32) -> f32 {
+    let least = subkey.least(token / GROUP);
+    let beyond =
+        if token % GROUP == least.member { 0.0 } else { exponential(subkey.token_word(token)) };
+    noise(least_exponential(least.word) + beyond)
 }
 
 /// Offers one token: [`offer_pair`] for kernels whose threads own single tokens.
 #[inline(always)]
 pub fn offer_token(y: f32, token: u32, temperature: f32, subkey: Subkey, leaders: &mut Leaders) {
     if y != f32::NEG_INFINITY {
-        let s = score(y, temperature, noise(subkey.token_word(token)));
+        let s = score(y, temperature, token_noise(subkey, token));
         leaders.offer(Key::new(s, token));
     }
 }

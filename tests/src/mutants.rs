@@ -4,11 +4,10 @@
 //! defect; without a defect it is right, and must pass every one of those checks.
 
 use flash_sampling::{NO_TOKEN, NoiseKey, Output, Status, bf16};
-use flash_sampling_kernels::abi::TILE_V;
 use flash_sampling_kernels::candidate::{Key, Leaders};
-use flash_sampling_kernels::gumbel::{noise, noise_bound};
-use flash_sampling_kernels::philox::{PAIR_BIT, Subkey};
-use flash_sampling_kernels::score::{score, token_value};
+use flash_sampling_kernels::gumbel::{Hint, noise_bound};
+use flash_sampling_kernels::philox::{GROUP, Subkey};
+use flash_sampling_kernels::score::{score, token_noise, token_value};
 use rayon::prelude::*;
 
 use crate::checks::{distribution, edges, exact, features, properties};
@@ -196,22 +195,22 @@ impl Mutant {
         let temperature = params.temperature;
         let (key, draw) = self.key(params.key, row, draw);
         let subkey = Subkey::new(key, draw);
-        // Where the noise keeps to its bound, most tokens need none.
-        let bounded = matches!(self.defect, None | Some(Defect::NoiseCut | Defect::TwentyFourBits));
         let first = if self.has(Defect::LocalIds) { 0 } else { case.head.first_token };
-        let bases = first / TILE_V * TILE_V..first + logits.len() as u32;
         let mut leaders = Leaders::NONE;
-        for base in bases.filter(|&id| id & PAIR_BIT == 0) {
-            for (word, offset) in subkey.pair_words(base).into_iter().zip([0, PAIR_BIT]) {
-                let token = (base + offset).wrapping_sub(first);
-                let y = logits.get(token as usize).copied().unwrap_or(f32::NEG_INFINITY);
-                let bound = y + temperature * noise_bound(word);
-                if y == f32::NEG_INFINITY || bounded && bound < leaders.second.score() {
-                    continue;
-                }
-                let s = self.score(y, temperature, self.noise(word));
-                leaders.offer(Key::new(s, self.rank(case.head.first_token + token)));
+        let mut hint = (u32::MAX, Hint::NONE);
+        for (at, &y) in (0..).zip(logits) {
+            let token = first + at;
+            let group = token / GROUP;
+            if hint.0 != group {
+                hint = (group, Hint::new(subkey.least(group)));
             }
+            // Most tokens need no noise.
+            let bound = y + temperature * self.noise_bound(subkey, token, hint.1);
+            if y == f32::NEG_INFINITY || bound < leaders.second.score() {
+                continue;
+            }
+            let s = self.score(y, temperature, self.noise(subkey, token));
+            leaders.offer(Key::new(s, self.rank(case.head.first_token + at)));
         }
         if leaders.first != Key::NONE {
             leaders.first = Key::new(leaders.first.score(), self.rank(leaders.first.token()));
@@ -235,15 +234,25 @@ impl Mutant {
         }
     }
 
-    fn noise(&self, word: u32) -> f32 {
+    /// Not less than the noise, where that is known.
+    fn noise_bound(&self, subkey: Subkey, token: u32, hint: Hint) -> f32 {
         match self.defect {
-            Some(Defect::NoiseCut) => noise(word).min(-(-0.999_f32.ln()).ln()),
+            None | Some(Defect::NoiseCut) => hint.bound(),
+            Some(Defect::TwentyFourBits) => noise_bound(subkey.token_word(token)),
+            _ => f32::INFINITY,
+        }
+    }
+
+    fn noise(&self, subkey: Subkey, token: u32) -> f32 {
+        match self.defect {
+            Some(Defect::NoiseCut) => token_noise(subkey, token).min(-(-0.999_f32.ln()).ln()),
+            // Each token alone, whose least exponential is 2⁻²⁴.
             Some(Defect::TwentyFourBits) => {
                 const STEP: f32 = 1.0 / 16_777_216.0;
-                let uniform = 1.0 - ((word >> 8) + 1) as f32 * STEP;
+                let uniform = 1.0 - ((subkey.token_word(token) >> 8) + 1) as f32 * STEP;
                 -(-uniform.max(STEP).ln()).ln()
             }
-            _ => noise(word),
+            _ => token_noise(subkey, token),
         }
     }
 

@@ -47,7 +47,7 @@ pub fn draw(logits: &[f64], first_token: u32, row: Row, draw: u32) -> Verdict {
             } else if logit == f64::INFINITY {
                 logit
             } else {
-                let score = logit + row.temperature * gumbel(word(subkey, token));
+                let score = logit + row.temperature * noise(subkey, token);
                 score.clamp(-LARGEST, LARGEST)
             }
         })
@@ -79,10 +79,18 @@ pub fn probabilities(logits: &[f64], temperature: f64) -> Vec<f64> {
     weights.into_iter().map(|weight| weight / total).collect()
 }
 
-/// Standard Gumbel noise of a random word: `−ln(−ln(1 − v))`, `v = (word + ½)·2⁻³²`.
-pub fn gumbel(word: u32) -> f64 {
+/// A standard exponential from a random word: `−ln(1 − v)`, `v = (word + ½)·2⁻³²`.
+pub fn exponential(word: u32) -> f64 {
     let v = (f64::from(word) + 0.5) / 2f64.powi(32);
-    -(-(-v).ln_1p()).ln()
+    -(-v).ln_1p()
+}
+
+/// Standard Gumbel noise of a token. The least exponential of its sixteen neighbours is a
+/// sixteenth of a standard one; the others exceed it by standard ones of their own.
+pub fn noise(subkey: [u32; 2], token: u32) -> f64 {
+    let (least, member) = least(subkey, token);
+    let beyond = if token % 16 == member { 0.0 } else { exponential(word(subkey, token)) };
+    -(exponential(least) / 16.0 + beyond).ln()
 }
 
 /// What the tokens of a row share for one draw: the first two words of a block named by
@@ -93,9 +101,16 @@ pub fn subkey(row: Row, draw: u32) -> [u32; 2] {
     [key, counter]
 }
 
-/// The random word of a token: bit 3 of the id says which of a pair's two.
+/// The word of the least exponential among a token's neighbours, and which of them has
+/// it: the first four bits of the second word.
+pub fn least([key, counter]: [u32; 2], token: u32) -> (u32, u32) {
+    let [word, which] = philox2x32(10, [token / 16, counter], key);
+    (word, which >> 28)
+}
+
+/// A token's own word: bit 3 of the id says which of a pair's two.
 pub fn word([key, counter]: [u32; 2], token: u32) -> u32 {
-    philox2x32(10, [pair(token), counter], key)[usize::from(token & 8 != 0)]
+    philox2x32(10, [(1 << 31) + pair(token), counter], key)[usize::from(token & 8 != 0)]
 }
 
 /// The token's id with bit 3 removed, one bit after the other.

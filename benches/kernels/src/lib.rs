@@ -84,7 +84,7 @@ pub unsafe extern "ptx-kernel" fn bench_sample_logits(logits: *const Quad, param
 
     // SAFETY: the grid has B rows; a quad holds 8 tokens and is read where all are below V.
     unsafe {
-        let workspace = Workspace::new(&params);
+        let workspace = Workspace::new(&params, params.batch);
         let mut status = Status::OK;
         let mut leaders = Leaders::NONE;
         let row_of_logits = logits.add((row as u64 * (params.vocab / 8) as u64) as usize);

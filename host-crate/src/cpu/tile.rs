@@ -4,8 +4,8 @@
 
 use flash_sampling_kernels::abi::TILE_V;
 use flash_sampling_kernels::candidate::Leaders;
-use flash_sampling_kernels::gumbel::noise_bound;
-use flash_sampling_kernels::philox::{PAIR, PAIR_BIT, Subkey};
+use flash_sampling_kernels::gumbel::{Hint, NOISE_MAX};
+use flash_sampling_kernels::philox::{GROUP, PAIR_BIT, Subkey};
 use flash_sampling_kernels::score::{RowParams, offer_pair, stays_below, token_value};
 use flash_sampling_kernels::status::Status;
 use flash_sampling_kernels::transform::LogitTransform;
@@ -255,65 +255,39 @@ pub(super) fn offer_row(
 ) {
     let highest = highest(values);
     for (draw, leaders) in (0..).zip(leaders) {
-        let threshold = leaders.second.score();
-        let Some(cutoff) = highest_word(highest, row.temperature, threshold) else { continue };
-        let subkey = Subkey::new(row.key, draw);
-        let lowest = lowest_words(subkey, span.first_token);
-        if lowest.iter().fold(u32::MAX, |a, &b| a.min(b)) > cutoff {
+        // Whether no token of the tile can win with noise up to `bound`.
+        let passed_over = |bound, leaders: &Leaders| {
+            stays_below(highest, row.temperature, bound, leaders.second.score())
+        };
+        if passed_over(NOISE_MAX, leaders) {
             continue;
         }
-        for (base, lowest) in pair_bases(span.to).zip(lowest) {
-            if lowest > cutoff {
+        let subkey = Subkey::new(row.key, draw);
+        let bounds = noise_bounds(subkey, span.first_token);
+        for (group, &bound) in (0..).zip(&bounds).take(span.to.div_ceil(GROUP as usize)) {
+            if passed_over(bound, leaders) {
                 continue;
             }
-            let y = [values[base as usize], values[(base + PAIR_BIT) as usize]];
-            let threshold = leaders.second.score();
-            offer_pair(y, span.first_token + base, row.temperature, subkey, threshold, leaders);
+            let first = group * GROUP;
+            for base in first..first + PAIR_BIT {
+                let y = [values[base as usize], values[(base + PAIR_BIT) as usize]];
+                let threshold = leaders.second.score();
+                offer_pair(y, span.first_token + base, row.temperature, subkey, threshold, leaders);
+            }
         }
     }
 }
 
-/// The highest word, all ones after some zeros, whose noise could lift `value` to
-/// `threshold`; `None` if no word can. The test is that of [`offer_pair`].
+/// Bounds of the noise of each group of a tile's tokens.
 #[inline(always)]
-fn highest_word(value: f32, temperature: f32, threshold: f32) -> Option<u32> {
-    let mut words = (0..=u32::BITS).map(|zeros| u32::MAX.checked_shr(zeros).unwrap_or(0));
-    words.find(|&word| !stays_below(value, temperature, noise_bound(word), threshold))
-}
-
-/// The lower word of each pair of a tile: the one with the greater noise.
-#[inline(always)]
-fn lowest_words(subkey: Subkey, first_token: u32) -> [u32; TILE_V_LEN / PAIR] {
-    let mut lowest = [0; TILE_V_LEN / PAIR];
-    for (lowest, base) in lowest.iter_mut().zip(pair_bases(TILE_V_LEN)) {
-        let [lower, upper] = subkey.pair_words(first_token + base);
-        *lowest = lower.min(upper);
-    }
-    lowest
-}
-
-/// Offsets of a tile's pairs up to the one of token `end − 1`: the ids with bit 3 clear.
-#[inline(always)]
-fn pair_bases(end: usize) -> impl Iterator<Item = u32> {
-    let pairs = (end as u32).div_ceil(2 * PAIR_BIT) * PAIR_BIT;
-    (0..pairs).map(|pair| pair / PAIR_BIT * 2 * PAIR_BIT + pair % PAIR_BIT)
+fn noise_bounds(subkey: Subkey, first_token: u32) -> [f32; TILE_V_LEN / GROUP as usize] {
+    let first_group = first_token / GROUP;
+    std::array::from_fn(|group| Hint::new(subkey.least(first_group + group as u32)).bound())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flash_sampling_kernels::philox::token_pair;
-
-    #[test]
-    fn the_pairs_up_to_an_end_are_complete() {
-        for end in 1..=TILE_V {
-            let mut tokens: Vec<u32> =
-                pair_bases(end as usize).flat_map(|base| [base, base + PAIR_BIT]).collect();
-            tokens.sort_unstable();
-            assert!(tokens.into_iter().eq(0..end.next_multiple_of(2 * PAIR_BIT)));
-        }
-        assert!(pair_bases(TILE_V_LEN).map(token_pair).eq(0..TILE_V / 2));
-    }
 
     #[test]
     fn what_is_special_is_what_a_token_value_would_not_pass_on() {
@@ -324,17 +298,6 @@ mod tests {
             let passed_on = token_value(value, 0.0, &mut status) == value;
             assert_eq!(any_special(&values), !passed_on || status != Status::OK, "{value}");
         }
-    }
-
-    #[test]
-    fn a_tile_is_passed_over_only_if_no_word_reaches() {
-        assert_eq!(highest_word(0.0, 1.0, f32::NEG_INFINITY), Some(u32::MAX));
-        assert_eq!(highest_word(0.0, 1.0, 1.0), Some(u32::MAX >> 1));
-        assert_eq!(highest_word(0.0, 1.0, 22.8), Some(0));
-        assert_eq!(highest_word(0.0, 1.0, 23.0), None);
-        assert_eq!(highest_word(1.0, 0.0, 1.0), Some(u32::MAX));
-        assert_eq!(highest_word(1.0, 0.0, 1.5), None);
-        assert_eq!(highest_word(f32::NEG_INFINITY, f32::MAX, 1.0), Some(u32::MAX >> 1));
     }
 
     #[test]

@@ -26,8 +26,12 @@ pub const fn cluster(tile_b: u32) -> u32 {
 
 /// Slabs from where the sums of one such cluster's tiles begin to where the next's do.
 pub const SLAB_ROTATION: u32 = 16;
-/// Slabs that the producer requests together.
-pub const SLABS_PER_REQUEST: u32 = 2;
+/// Slabs that the producer requests together: two where the ring is long. In a short one
+/// the second would wait for its stage, and the first with it.
+pub const fn slabs_per_request(tile_b: u32) -> u32 {
+    if stages(tile_b) > 6 { 2 } else { 1 }
+}
+
 /// Warps that draw hints, beside the producer's in its warpgroup.
 pub const HINT_WARPS: u32 = GROUP_WARPS - 1;
 /// Named barrier of the hint warps; 0 is the block's.

@@ -45,6 +45,16 @@ pub unsafe fn atomic_max(at: *mut u64, value: u64) -> u64 {
     unsafe { AtomicU64::from_ptr(at) }.fetch_max(value, Ordering::Relaxed)
 }
 
+/// [`atomic_max`] for who does not ask what was there.
+///
+/// # Safety
+/// `at` is valid for atomic access.
+#[inline(always)]
+pub unsafe fn raise(at: *mut u64, value: u64) {
+    // SAFETY: the caller's promise.
+    unsafe { AtomicU64::from_ptr(at) }.fetch_max(value, Ordering::Relaxed);
+}
+
 /// Sets bits of the value at `at`.
 ///
 /// # Safety

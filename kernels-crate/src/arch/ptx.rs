@@ -14,9 +14,11 @@ use core::arch::asm;
 #[cfg(feature = "sm_90a")]
 mod sm90;
 mod tensor;
+mod warp;
 #[cfg(feature = "sm_90a")]
 pub use sm90::*;
 pub use tensor::*;
+pub use warp::*;
 
 unsafe extern "C" {
     #[link_name = "llvm.nvvm.bar.warp.sync"]
@@ -202,6 +204,19 @@ pub unsafe fn atomic_max(at: *mut u64, value: u64) -> u64 {
     before
 }
 
+/// [`atomic_max`] for who does not ask what was there: nothing waits ("red").
+///
+/// # Safety
+/// `at` is a valid global address.
+#[inline(always)]
+pub unsafe fn raise(at: *mut u64, value: u64) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("red.relaxed.gpu.global.max.u64 [{}], {};",
+             in(reg64) at, in(reg64) value, options(nostack));
+    }
+}
+
 /// Sets bits of the value at `at` ("red").
 ///
 /// # Safety
@@ -309,58 +324,6 @@ pub fn shared_address(pointer: *const u8) -> u32 {
     address
 }
 
-macro_rules! shuffle {
-    ($(#[$doc:meta])* $name:ident, $mode:literal, $clamp:literal) => {
-        $(#[$doc])*
-        #[inline(always)]
-        pub fn $name(value: u32, lane: u32) -> u32 {
-            let theirs;
-            anchor();
-            // SAFETY: all lanes are present, by the module's contract.
-            unsafe {
-                asm!(
-                    concat!("shfl.sync.", $mode, ".b32 {}, {}, {}, ", $clamp, ", 0xffffffff;"),
-                    out(reg32) theirs,
-                    in(reg32) value,
-                    in(reg32) lane,
-                    options(nomem, nostack, preserves_flags)
-                );
-            }
-            theirs
-        }
-    };
-}
-
-shuffle!(
-    /// The value of the lane `lane` below this one, or the own where there is none
-    /// ("shfl.sync").
-    shuffle_up, "up", "0");
-shuffle!(
-    /// The value of lane `lane` ("shfl.sync").
-    shuffle_from, "idx", "0x1f");
-
-/// Waits for all lanes of the warp and orders their shared memory ("bar.warp.sync").
-#[inline(always)]
-pub fn warp_barrier() {
-    anchor();
-}
-
-/// Sums `value` over the warp: over the lanes below this one, and over all of them.
-#[inline(always)]
-pub fn warp_sum(value: u32) -> (u32, u32) {
-    let lane = thread_idx() % 32;
-    let mut through = value;
-    let mut distance = 1;
-    while distance < 32 {
-        let theirs = shuffle_up(through, distance);
-        if lane >= distance {
-            through += theirs;
-        }
-        distance *= 2;
-    }
-    (through - value, shuffle_from(through, 31))
-}
-
 /// The greater of two values, or NaN if either is ("max.NaN").
 #[inline(always)]
 pub fn max_or_nan(a: f32, b: f32) -> f32 {
@@ -373,23 +336,30 @@ pub fn max_or_nan(a: f32, b: f32) -> f32 {
     greater
 }
 
-/// Raises the value at the shared address `at` to at least `value`, by the order of
-/// integers: signed for positive values, unsigned and reversed for negative ones ("red").
+/// Where `condition` holds, raises the value at the shared address `at` to at least `value`,
+/// by the order of integers: signed for positive values, unsigned and reversed for
+/// negative ones ("red"). Predicates, no branch.
 ///
 /// # Safety
 /// `at` is a valid shared address; neither value is NaN or −0.
 #[inline(always)]
-pub unsafe fn atomic_max_shared(at: u32, value: f32) {
-    let bits = value.to_bits();
+pub unsafe fn atomic_max_shared(at: u32, value: f32, condition: bool) {
     // SAFETY: the caller's promise.
     unsafe {
-        if bits as i32 >= 0 {
-            asm!("red.relaxed.cta.shared.max.s32 [{}], {};",
-                 in(reg32) at, in(reg32) bits, options(nostack));
-        } else {
-            asm!("red.relaxed.cta.shared.min.u32 [{}], {};",
-                 in(reg32) at, in(reg32) bits, options(nostack));
-        }
+        asm!(
+            "{{",
+            ".reg .pred raises, positive, negative;",
+            "setp.ne.u32 raises, {condition}, 0;",
+            "setp.ge.and.s32 positive, {value}, 0, raises;",
+            "setp.lt.and.s32 negative, {value}, 0, raises;",
+            "@positive red.relaxed.cta.shared.max.s32 [{at}], {value};",
+            "@negative red.relaxed.cta.shared.min.u32 [{at}], {value};",
+            "}}",
+            at = in(reg32) at,
+            value = in(reg32) value.to_bits(),
+            condition = in(reg32) condition as u32,
+            options(nostack)
+        );
     }
 }
 

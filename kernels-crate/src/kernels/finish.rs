@@ -30,13 +30,13 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// The parts of `params.workspace`.
+    /// The parts of `params.workspace`, for `batch`, which is the call's.
     ///
     /// # Safety
     /// `params` describes a workspace of at least `WorkspaceLayout::bytes`, aligned.
     #[inline(always)]
-    pub unsafe fn new(params: &SampleParams) -> Self {
-        let layout = WorkspaceLayout::new(params.batch, params.draws);
+    pub unsafe fn new(params: &SampleParams, batch: u32) -> Self {
+        let layout = WorkspaceLayout::new(batch, params.draws);
         let base = params.workspace;
         // SAFETY: every offset is at most `layout.bytes`, which the caller has.
         unsafe {
@@ -90,13 +90,15 @@ pub unsafe fn publish(
     let at = output_index(row, params.draws, draw) as usize;
     // SAFETY: `at` is inside `[B, S]`.
     unsafe {
-        let before =
-            Key::from_bits(arch::atomic_max(workspace.first_keys.add(at), leaders.first.bits()));
-        if !params.margins.is_null() {
+        let first = workspace.first_keys.add(at);
+        if params.margins.is_null() {
+            arch::raise(first, leaders.first.bits());
+        } else {
+            let before = Key::from_bits(arch::atomic_max(first, leaders.first.bits()));
             // Exactly one of the two is not the first; the block's own second may be better.
             let other = core::cmp::min(before, leaders.first);
             let second = core::cmp::max(other, leaders.second);
-            arch::atomic_max(workspace.second_keys.add(at), second.bits());
+            arch::raise(workspace.second_keys.add(at), second.bits());
         }
     }
 }

@@ -1,9 +1,9 @@
-//! *Computes* the noise of consecutive words: what tests compare between machines.
+//! *Computes* the noise of consecutive words, each alone: what tests compare between machines.
 //!
 //! *Mapping*: a grid-stride loop over the words.
 
 use crate::arch;
-use crate::gumbel::noise;
+use crate::gumbel::{exponential, noise};
 
 /// Writes `noise(first_word + i)` to `out[i]` for the `i < n` of one thread.
 ///
@@ -14,7 +14,7 @@ pub unsafe fn write_noise(out: *mut f32, first_word: u32, n: u32, thread: u32, t
     let mut i = thread as u64;
     while i < n as u64 {
         // SAFETY: `i < n`.
-        unsafe { out.add(i as usize).write(noise(first_word.wrapping_add(i as u32))) };
+        unsafe { out.add(i as usize).write(noise(exponential(first_word.wrapping_add(i as u32)))) };
         i += threads as u64;
     }
 }
@@ -27,7 +27,8 @@ pub fn digest(first_word: u64, n: u64, thread: u64, threads: u64) -> u64 {
     let mut i = thread;
     while i < n {
         let word = (first_word + i) as u32;
-        sum = sum.wrapping_add(mix((word as u64) << 32 | noise(word).to_bits() as u64));
+        sum =
+            sum.wrapping_add(mix((word as u64) << 32 | noise(exponential(word)).to_bits() as u64));
         i += threads;
     }
     sum

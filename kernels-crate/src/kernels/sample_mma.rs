@@ -46,7 +46,7 @@ use self::load::Loader;
 use self::multiply::Fragments;
 use super::finish::{self, Workspace};
 use super::schedule::{Quota, Schedule};
-use super::sieve::{Sieve, Sums};
+use super::sieve::{Lines, Sieve, Sums};
 use crate::abi::{SampleParams, mma};
 use crate::arch;
 use crate::dims::ceil_div;
@@ -69,14 +69,13 @@ pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize>(
     // SAFETY: the caller's promise; every access is masked by the loader, the
     // epilogue and `finish`.
     unsafe {
-        let workspace = Workspace::new(params);
+        let workspace = Workspace::new(params, params.batch);
         let sieve_at = mma::stages(tile_b) * mma::stage_bytes(tile_b);
         let sieve = Sieve::<2, N_TILES>::new(
             params,
-            workspace,
             arch::dynamic_shared().add(sieve_at as usize),
             arch::thread_idx(),
-            (arch::thread_idx() / 32 * 32, 16),
+            Lines { first: 0, per_warp: 32, per_tile: 16 },
             mma::SIEVE_BARRIER,
         );
         let fragments = Fragments::new();
@@ -97,7 +96,9 @@ pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize>(
             if tiles_done == 0 {
                 sieve.begin_rows(first_row, 0);
             }
-            let mut hints = Quota::new(N_TILES as u32, slabs);
+            let portions = Sieve::<2, N_TILES>::PORTIONS;
+            let rounds = ceil_div(portions as u64, mma::THREADS as u64) as u32;
+            let mut hints = Quota::new(rounds, slabs);
             let mut sums: Sums<2, N_TILES> = [[[0.0; 4]; N_TILES]; 2];
             let mut slab = 0;
             while slab < slabs {
@@ -107,7 +108,8 @@ pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize>(
                 let at = ring + stage * mma::stage_bytes(tile_b);
                 multiply::add_slab::<E, N_TILES>(&mut sums, at, &fragments);
                 let (from, to) = hints.next();
-                sieve.hint(tile, from, to);
+                let range = (from * mma::THREADS, portions.min(to * mma::THREADS));
+                sieve.write_hints(tile, range, arch::thread_idx(), mma::THREADS);
                 stage = if stage + 1 == mma::stages(tile_b) { 0 } else { stage + 1 };
                 slab += 1;
             }

@@ -78,7 +78,7 @@ pub unsafe fn sample_simt(
     // SAFETY: the caller's promise covers all of the below; tiles are masked by
     // `token_row` and `params.batch`.
     unsafe {
-        let workspace = Workspace::new(params);
+        let workspace = Workspace::new(params, params.batch);
         let tiles_v = n_tiles_v(params.first_token, params.vocab);
         let tiles_b = ceil_div(params.batch as u64, TILE_B as u64);
         let mut item = block as u64;

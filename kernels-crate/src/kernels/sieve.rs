@@ -4,14 +4,15 @@
 //! Both `mma.sync` and `wgmma` leave sums in the same fragments, so both kernels share
 //! this. How it goes:
 //!
-//! 1. *Hints*, while the products run: random words depend on no logit. A thread draws
-//!    the words of each of its pairs of tokens and keeps a byte: a bound of the pair's
-//!    greater noise, and which token has it.
+//! 1. *Hints*, while the products run: random words depend on no logit. One call draws
+//!    what bounds the noise of a group of sixteen tokens, and tells which of them has the
+//!    greatest: four bytes a group and batch row.
 //! 2. *Levels*, as the products end: the score that each row has reached in the call.
-//!    Where a row has none yet the tile sets it: the token with the greater noise of
-//!    its pair has at least the floor of that noise.
-//! 3. *Scan*: a pair passes unless its greater value plus the bound stays below the
-//!    level: a few instructions for two tokens. NaN and `+inf` always pass.
+//!    Where a row has none yet the tile sets it: the token with the greatest noise of
+//!    its group has at least the floor of that noise. Blocks share these levels before
+//!    they scan, so that the first tiles, too, pass few pairs.
+//! 3. *Scan*: a pair passes unless its greater value plus its group's bound stays below
+//!    the level: a few instructions for two tokens. NaN and `+inf` always pass.
 //! 4. *Drain*: passed pairs, gathered so that every lane has one, go through
 //!    [`crate::score::offer_pair`] like everywhere else.
 //!
@@ -22,20 +23,18 @@
 //! *Measured*: `docs/findings/`.
 
 mod hint;
+mod levels;
 mod scan;
 
-use core::mem::offset_of;
-
-use super::finish::{self, Workspace};
-use super::rotate;
+use super::finish::Workspace;
 use super::sample_simt::row_params;
 use super::schedule::Tile;
 use crate::abi::sieve::{PAIR_BYTES, PLACE_BYTES, QUEUE, ROW_BYTES, THREADS, WARPS};
-use crate::abi::{SampleParams, TILE_V};
+use crate::abi::{SampleParams, TILE_V, sieve};
 use crate::arch;
-use crate::gumbel::hint_floor;
-use crate::philox::{NoiseKey, PAIR, PAIR_BIT, Subkey};
-use crate::score::{RowParams, at_noise};
+use crate::gumbel::Hint;
+use crate::philox::{GROUP, NoiseKey, PAIR, PAIR_BIT, Subkey};
+use crate::score::RowParams;
 
 /// Sums as one thread holds them: `M_TILES` tiles of 16 rows, of each
 /// `N_TILES` fragments of eight columns, of each rows `g` and `g + 8` (the pairs) and
@@ -55,60 +54,109 @@ struct Row {
     subkey: Subkey,
 }
 
+/// Which lines of the vocabulary tile are whose.
+#[derive(Clone, Copy)]
+pub(super) struct Lines {
+    /// The sieve's first.
+    pub(super) first: u32,
+    /// From a warp's first to the next warp's.
+    pub(super) per_warp: u32,
+    /// From one of a warp's tiles of sums to the next.
+    pub(super) per_tile: u32,
+}
+
 /// The sieve of four warps, as one of their threads sees it.
 #[derive(Clone, Copy)]
 pub(super) struct Sieve<'a, const M_TILES: usize, const N_TILES: usize> {
     params: &'a SampleParams,
-    workspace: Workspace,
     /// Index of the thread among the 128.
     thread: u32,
-    /// Line of the vocabulary tile where the warp's first tile of sums begins, and lines
-    /// from one to the next.
-    lines: (u32, u32),
+    lines: Lines,
+    /// Column of the batch tile of the thread's first pair, and its row and hint.
+    first_column: u32,
+    row: *mut Row,
+    hint: *mut Hint,
     /// Named barrier of the four warps.
     barrier: u32,
-    /// `[N_TILES · 8]`.
-    rows: *mut Row,
-    /// `[QUEUE]`, the warp's: values of the pairs that passed.
-    queue: *mut [f32; PAIR],
-    /// `[QUEUE]`, the warp's: line << 16 | column of each.
-    places: *mut u32,
-    /// `[N_TILES, THREADS, M_TILES, 2]`, from the thread's first.
-    hints: *mut u8,
+    /// `abi::sieve::bytes`: rows `[ROWS]`, the warps' queues and places `[WARPS, QUEUE]`,
+    /// hints `[GROUPS, ROWS]`.
+    shared: *mut u8,
 }
 
 impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES> {
     const ROWS: u32 = N_TILES as u32 * 8;
+    const GROUPS: u32 = sieve::groups(M_TILES as u32);
+    const QUEUES_AT: u32 = Self::ROWS * ROW_BYTES;
+    const PLACES_AT: u32 = Self::QUEUES_AT + WARPS * QUEUE * PAIR_BYTES;
+    const HINTS_AT: u32 = Self::PLACES_AT + WARPS * QUEUE * PLACE_BYTES;
 
     /// # Safety
     /// `shared` has room for `abi::sieve::bytes`, aligned to 16; `thread < THREADS`.
     #[inline(always)]
     pub(super) unsafe fn new(
         params: &'a SampleParams,
-        workspace: Workspace,
         shared: *mut u8,
         thread: u32,
-        lines: (u32, u32),
+        lines: Lines,
         barrier: u32,
     ) -> Self {
-        let first = (thread / LANES * QUEUE) as usize;
-        // SAFETY: the parts follow each other as `bytes` counts them.
-        unsafe {
-            let queues = shared.add((Self::ROWS * ROW_BYTES) as usize);
-            let places = queues.add((WARPS * QUEUE * PAIR_BYTES) as usize);
-            let hints = places.add((WARPS * QUEUE * PLACE_BYTES) as usize);
-            Self {
-                params,
-                workspace,
-                thread,
-                lines,
-                barrier,
-                rows: shared.cast(),
-                queue: queues.cast::<[f32; PAIR]>().add(first),
-                places: places.cast::<u32>().add(first),
-                hints: hints.add(thread as usize * M_TILES * 2),
-            }
+        Self {
+            params,
+            thread,
+            lines,
+            barrier,
+            shared,
+            first_column: 0,
+            row: shared.cast(),
+            hint: shared.cast(),
         }
+        .afresh()
+    }
+
+    /// The same sieve. What follows from the thread is computed again from here on: kept
+    /// across a tile's products, it would cost registers.
+    #[inline(always)]
+    fn afresh(&self) -> Self {
+        let mut sieve = Self { thread: arch::opaque(self.thread), ..*self };
+        // Opaque: known to have no bits in common with what is added, they would be joined
+        // to it one by one, in a register each.
+        sieve.first_column = arch::opaque(sieve.thread % 4 * 2);
+        let group = sieve.line_of_warp(0) / GROUP;
+        let hint = arch::opaque(group * Self::ROWS + sieve.first_column);
+        sieve.row = sieve.rows().wrapping_add(sieve.first_column as usize);
+        sieve.hint = sieve.hints().wrapping_add(hint as usize);
+        sieve
+    }
+
+    /// The call's; computed at each use, for the same reason.
+    #[inline(always)]
+    fn workspace(&self) -> Workspace {
+        // SAFETY: the parameters are the call's.
+        unsafe { Workspace::new(self.params, arch::opaque(self.params.batch)) }
+    }
+
+    #[inline(always)]
+    fn rows(&self) -> *mut Row {
+        self.shared.cast()
+    }
+
+    /// Values of the pairs that passed, the warp's `[QUEUE]`.
+    #[inline(always)]
+    fn queue(&self) -> *mut [f32; PAIR] {
+        let warp = self.thread / LANES;
+        self.shared.wrapping_add((Self::QUEUES_AT + warp * QUEUE * PAIR_BYTES) as usize).cast()
+    }
+
+    /// line << 16 | column of each, the warp's `[QUEUE]`.
+    #[inline(always)]
+    fn places(&self) -> *mut u32 {
+        let warp = self.thread / LANES;
+        self.shared.wrapping_add((Self::PLACES_AT + warp * QUEUE * PLACE_BYTES) as usize).cast()
+    }
+
+    #[inline(always)]
+    fn hints(&self) -> *mut Hint {
+        self.shared.wrapping_add(Self::HINTS_AT as usize).cast()
     }
 
     #[inline(always)]
@@ -119,25 +167,31 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
     /// Line of the vocabulary tile of the lower token of the thread's pairs.
     #[inline(always)]
     fn line(&self, m: usize) -> u32 {
-        self.lines.0 + m as u32 * self.lines.1 + self.lane() / 4
+        self.lines.first + self.line_of_warp(m) + self.lane() / 4
+    }
+
+    /// The first line of one of the warp's tiles of sums, from the sieve's first.
+    #[inline(always)]
+    fn line_of_warp(&self, m: usize) -> u32 {
+        self.thread / LANES * self.lines.per_warp + m as u32 * self.lines.per_tile
     }
 
     /// Column of the batch tile that the thread holds as `column` of `fragment`.
     #[inline(always)]
     fn column(&self, fragment: usize, column: usize) -> u32 {
-        fragment as u32 * 8 + self.lane() % 4 * 2 + column as u32
+        self.first_column + fragment as u32 * 8 + column as u32
     }
 
     #[inline(always)]
     fn row_slot(&self, fragment: usize, column: usize) -> *mut Row {
-        self.rows.wrapping_add(self.column(fragment, column) as usize)
+        self.row.wrapping_add(fragment * 8 + column)
     }
 
-    /// The hints of both columns.
+    /// The hints of the thread's two columns of a fragment, for its tokens of `m`.
     #[inline(always)]
-    fn hint_slot(&self, fragment: usize, m: usize) -> *mut [u8; 2] {
-        let at = (fragment * THREADS as usize * M_TILES + m) * 2;
-        self.hints.wrapping_add(at).cast()
+    fn hint_slot(&self, fragment: usize, m: usize) -> *mut [Hint; 2] {
+        let groups = m * (self.lines.per_tile / GROUP) as usize;
+        self.hint.wrapping_add(groups * Self::ROWS as usize + fragment * 8).cast()
     }
 
     /// Reads the parameters of a batch tile's rows, derives their subkeys, and makes both
@@ -168,52 +222,11 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
                     params = row_params(self.params, row);
                 }
                 let subkey = Subkey::new(params.key, draw);
-                let slot = self.rows.add(at as usize);
+                let slot = self.rows().add(at as usize);
                 slot.write(Row { temperature: params.temperature, level: f32::INFINITY, subkey });
             }
             at += workers;
         }
-    }
-
-    /// Reads the scores that the call's rows have reached. Tells whether one of the
-    /// thread's rows has reached none.
-    ///
-    /// # Safety
-    /// As [`Self::begin_rows`]; no thread is in [`Self::offer_tile`].
-    #[inline(always)]
-    pub(super) unsafe fn raise_levels(&self, first_row: u32, draw: u32) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { self.write_levels(first_row, draw, self.thread, THREADS) }
-    }
-
-    /// The part of worker `worker` of `workers` in [`Self::raise_levels`].
-    ///
-    /// # Safety
-    /// As [`Self::write_rows`].
-    #[inline(always)]
-    pub(super) unsafe fn write_levels(
-        &self,
-        first_row: u32,
-        draw: u32,
-        worker: u32,
-        workers: u32,
-    ) -> bool {
-        let mut unset = false;
-        let mut at = worker;
-        while at < Self::ROWS {
-            let row = first_row + at;
-            let mut level = f32::INFINITY;
-            // SAFETY: `row < B`; the slot is the thread's own until the next barrier.
-            unsafe {
-                if row < self.params.batch {
-                    level = finish::threshold(self.params, &self.workspace, row, draw);
-                    unset |= level == f32::NEG_INFINITY;
-                }
-                (&raw mut (*self.rows.add(at as usize)).level).write(level);
-            }
-            at += workers;
-        }
-        unset
     }
 
     /// Turns finished sums into candidates, for every draw. The hints and levels of
@@ -247,7 +260,7 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
                 if draw == self.params.draws {
                     break;
                 }
-                self.hint(tile, 0, N_TILES as u32);
+                self.write_hints(tile, (0, Self::PORTIONS), self.thread, THREADS);
                 unset = self.raise_levels(first_row, draw);
             }
             arch::warps_barrier(self.barrier, THREADS);
@@ -268,14 +281,17 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
         draw: u32,
         unset: bool,
     ) {
+        let sieve = self.afresh();
         // SAFETY: the caller's promise.
         unsafe {
             // A margin's level is that of the second, which this does not bound.
             if unset && self.params.margins.is_null() {
-                self.set_levels(values);
+                sieve.set_levels(values);
+                arch::warps_barrier(self.barrier, THREADS);
+                sieve.share_levels(first_row, draw);
                 arch::warps_barrier(self.barrier, THREADS);
             }
-            self.scan(values, tile, first_row, draw);
+            sieve.scan(values, tile, first_row, draw);
         }
     }
 
@@ -312,58 +328,6 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
                 member += 1;
             }
             m += 1;
-        }
-    }
-
-    /// Raises the rows' levels to what the tile's own tokens are sure to reach.
-    #[inline(always)]
-    unsafe fn set_levels(&self, sums: &mut Sums<M_TILES, N_TILES>) {
-        // Opaque: computed ahead, each row's address would cost a register.
-        let levels = self.row_slot(0, 0).cast::<u8>().wrapping_add(offset_of!(Row, level));
-        let levels = arch::opaque(arch::shared_address(levels));
-        // Unrolled, it would take more registers than there are.
-        let end = arch::opaque(N_TILES as u32) as usize;
-        let mut fragment = 0;
-        while fragment < end {
-            let mut m = 0;
-            while m < M_TILES {
-                // SAFETY: levels only rise until the barrier that follows.
-                unsafe {
-                    self.set_level(&sums[m][0], m, fragment, 0, levels);
-                    self.set_level(&sums[m][0], m, fragment, 1, levels);
-                }
-                rotate(&mut sums[m]);
-                m += 1;
-            }
-            fragment += 1;
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn set_level(
-        &self,
-        sums: &[f32; 4],
-        m: usize,
-        fragment: usize,
-        column: usize,
-        levels: u32,
-    ) {
-        // SAFETY: hints and rows were written before the last barrier.
-        unsafe {
-            let (member, floor) = hint_floor(self.hint_slot(fragment, m).read()[column]);
-            let [lower, upper] = pair(sums, column);
-            // By bits: LLVM would make an `if` an indexed load, and the sums an array in
-            // local memory.
-            let differ = (lower.to_bits() ^ upper.to_bits()) & (member as u32).wrapping_neg();
-            let value = f32::from_bits(lower.to_bits() ^ differ);
-            let row = self.row_slot(fragment, column);
-            // `+ 0.0` turns −0 into +0.
-            let reached = at_noise(value, (*row).temperature, floor) + 0.0;
-            // False for NaN, and past the batch, where the level is `+inf`.
-            if reached > (*row).level {
-                let column = (fragment * 8 + column) as u32;
-                arch::atomic_max_shared(levels + column * ROW_BYTES, reached);
-            }
         }
     }
 }

@@ -7,7 +7,7 @@ use super::ring::Cursor;
 use crate::abi::sm90;
 use crate::arch;
 use crate::kernels::finish::{self, Workspace};
-use crate::kernels::sieve::{Sieve, Sums};
+use crate::kernels::sieve::{Lines, Sieve, Sums};
 
 /// Elements that warpgroups multiply.
 pub trait WgmmaElement {
@@ -15,14 +15,14 @@ pub trait WgmmaElement {
     ///
     /// # Safety
     /// As `arch::wgmma_bf16`.
-    unsafe fn wgmma<const N_TILES: usize>(sums: &mut [[f32; 4]; N_TILES], a: u64, b: u64);
+    unsafe fn wgmma<const N_TILES: usize>(sums: &mut [[f32; 4]; N_TILES], a: u32, b: u32);
 }
 
 macro_rules! wgmma_element {
     ($element:ty, $wgmma:ident) => {
         impl WgmmaElement for $element {
             #[inline(always)]
-            unsafe fn wgmma<const N_TILES: usize>(sums: &mut [[f32; 4]; N_TILES], a: u64, b: u64) {
+            unsafe fn wgmma<const N_TILES: usize>(sums: &mut [[f32; 4]; N_TILES], a: u32, b: u32) {
                 // SAFETY: the caller's promise.
                 unsafe { arch::$wgmma(sums, a, b) }
             }
@@ -33,31 +33,27 @@ macro_rules! wgmma_element {
 wgmma_element!(bf16, wgmma_bf16);
 wgmma_element!(f16, wgmma_f16);
 
-/// Upper half of a matrix descriptor: 128-byte swizzle, 1024 bytes from one group of
-/// eight rows to the next ("Matrix Descriptor Format").
-const DESCRIPTOR_HIGH: u64 = 0x4000_0040 << 32;
-
 /// Descriptors count 16-byte units of an 18-bit address.
 const DESCRIPTOR_ADDRESS: u32 = 0x3_FFFF;
 
 /// Descriptor units of 16 elements along d.
-const STEP_UNITS: u64 = 2;
+const STEP_UNITS: u32 = 2;
 
 /// Descriptor units of half a slab along d.
-const HALF_UNITS: u64 = (sm90::TILE_D / 2 / K) as u64 * STEP_UNITS;
+const HALF_UNITS: u32 = sm90::TILE_D / 2 / K * STEP_UNITS;
 
 /// Vocabulary rows of one product.
 const M: u32 = 64;
 
 /// Descriptor units of the vocabulary rows of one product.
-const M_UNITS: u64 = (M * sm90::ROW_BYTES / 16) as u64;
+const M_UNITS: u32 = M * sm90::ROW_BYTES / 16;
 
 /// Elements of one product along d.
 const K: u32 = 16;
 
 #[inline(always)]
-fn descriptor(address: u32) -> u64 {
-    DESCRIPTOR_HIGH | ((address & DESCRIPTOR_ADDRESS) >> 4) as u64
+fn descriptor(address: u32) -> u32 {
+    (address & DESCRIPTOR_ADDRESS) >> 4
 }
 
 /// Warpgroups that take whole tiles in turn; 1 where each has its rows of every tile.
@@ -83,11 +79,9 @@ impl Share {
         Self { thread, turn, first }
     }
 
-    /// Line of the vocabulary tile where the warp's first tile of sums begins, and lines
-    /// from one to the next.
     #[inline(always)]
-    pub(super) fn lines(&self) -> (u32, u32) {
-        (self.first * M + self.thread / 32 * 16, M)
+    pub(super) fn lines(&self) -> Lines {
+        Lines { first: self.first * M, per_warp: M / sm90::GROUP_WARPS, per_tile: M }
     }
 }
 
@@ -118,10 +112,8 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
     let levels_at = call.slabs - core::cmp::min(call.slabs, sm90::LEVELS_LEAD);
     // SAFETY: the caller's promise.
     unsafe {
-        let workspace = Workspace::new(call.params);
         let sieve = Sieve::<M_TILES, N_TILES>::new(
             call.params,
-            workspace,
             call.ring.sieve(group),
             share.thread,
             share.lines(),
@@ -140,7 +132,7 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
             // products, or ptxas serialises them.
             loop {
                 arch::barrier_wait(call.ring.full(cursor.stage), cursor.phase_bit);
-                let a = descriptor(call.ring.weights(cursor.stage)) + share.first as u64 * M_UNITS;
+                let a = descriptor(call.ring.weights(cursor.stage)) + share.first * M_UNITS;
                 let b = descriptor(call.ring.hidden_states(cursor.stage));
                 multiply_half::<E, M_TILES, N_TILES>(&mut sums, a, b);
                 // Half a slab always waits behind the one that runs: the tensor cores never
@@ -188,6 +180,7 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
             item += call.step * turns as u64;
             // Report once for each run of tiles of one batch tile.
             if item >= call.schedule.items() || call.schedule.tile(item).tile_b != tile.tile_b {
+                let workspace = Workspace::new(call.params, arch::opaque(call.params.batch));
                 let done = workspace.tiles_done(tile.tile_b);
                 let meeting = (barrier, sm90::GROUP_THREADS);
                 let total = call.schedule.tiles_v * (sm90::GROUPS / turns);
@@ -211,18 +204,18 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
 #[inline(always)]
 unsafe fn multiply_half<E: WgmmaElement, const M_TILES: usize, const N_TILES: usize>(
     sums: &mut Sums<M_TILES, N_TILES>,
-    a: u64,
-    b: u64,
+    a: u32,
+    b: u32,
 ) {
     // SAFETY: the caller's promise.
     unsafe {
         arch::products_fence();
         let mut d = 0;
         while d < sm90::TILE_D / 2 / K {
-            let (a, b) = (a + d as u64 * STEP_UNITS, b + d as u64 * STEP_UNITS);
+            let (a, b) = (a + d * STEP_UNITS, b + d * STEP_UNITS);
             let mut m = 0;
             while m < M_TILES {
-                E::wgmma(&mut sums[m], a + m as u64 * M_UNITS, b);
+                E::wgmma(&mut sums[m], a + m as u32 * M_UNITS, b);
                 m += 1;
             }
             d += 1;

@@ -4,8 +4,6 @@ use super::Call;
 use super::consumer::{self, Share};
 use crate::abi::sm90;
 use crate::arch;
-use crate::kernels::finish::Workspace;
-use crate::kernels::schedule::Tile;
 use crate::kernels::sieve::Sieve;
 
 /// Threads of the hint warps.
@@ -45,7 +43,8 @@ pub(super) unsafe fn run<const M_TILES: usize, const N_TILES: usize>(call: &Call
                         sieve.write_rows(first_row, draw, thread, THREADS);
                         arch::warps_barrier(sm90::HINT_BARRIER, THREADS);
                     }
-                    write_hints(&sieve, tile, thread);
+                    let all = Sieve::<M_TILES, N_TILES>::PORTIONS;
+                    sieve.write_hints(tile, (0, all), thread, THREADS);
                     if turns != 1 {
                         arch::warp_barrier();
                         arch::barrier_arrive(call.ring.hints_ready(group));
@@ -89,27 +88,10 @@ unsafe fn sieve<'a, const M_TILES: usize, const N_TILES: usize>(
     unsafe {
         Sieve::new(
             call.params,
-            Workspace::new(call.params),
             call.ring.sieve(group),
             share.thread,
             share.lines(),
             sm90::HINT_BARRIER,
         )
-    }
-}
-
-#[inline(always)]
-unsafe fn write_hints<const M_TILES: usize, const N_TILES: usize>(
-    sieve: &Sieve<'_, M_TILES, N_TILES>,
-    tile: Tile,
-    thread: u32,
-) {
-    // Opaque: unrolled, the chains of all warps would want registers at once.
-    let warps = arch::opaque(sm90::GROUP_WARPS);
-    let mut fragment = thread / 32;
-    while fragment < N_TILES as u32 {
-        // SAFETY: the rows are there, and the consumers wait.
-        unsafe { sieve.hint_fragment(tile, fragment, warps) };
-        fragment += sm90::HINT_WARPS;
     }
 }

@@ -28,7 +28,7 @@ pub(super) unsafe fn run<const CLUSTER: u32>(
         while slab < call.slabs {
             // Adjacent slabs requested together arrive faster: they lie in the same
             // pages of memory.
-            let pair = core::cmp::min(sm90::SLABS_PER_REQUEST, call.slabs - slab);
+            let pair = core::cmp::min(sm90::slabs_per_request(tile_b), call.slabs - slab);
             let first = cursor;
             let mut i = 0;
             while i < pair {

@@ -1,57 +1,50 @@
-//! Hints: bounds of the noise of pairs to come, for which no logit is needed.
+//! Hints: bounds of the noise of groups to come, for which no logit is needed.
 
-use super::{LANES, Sieve};
-use crate::gumbel::noise_hint;
+use super::{Row, Sieve};
+use crate::gumbel::Hint;
 use crate::kernels::schedule::Tile;
+use crate::philox::GROUP;
 
-/// Lines of the vocabulary tile from a warp to the next, where warps share a tile of sums.
-const WARP_LINES: u32 = 16;
+/// Groups of a batch row that a worker takes together: their chains run side by side.
+const TOGETHER: u32 = 4;
 
 impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
-    /// Draws the words of the thread's fragments `from .. to` and keeps their hints.
-    ///
-    /// # Safety
-    /// After [`Self::begin_rows`].
-    #[inline(always)]
-    pub(in crate::kernels) unsafe fn hint(&self, tile: Tile, from: u32, to: u32) {
-        let mut fragment = from;
-        while fragment < to {
-            // SAFETY: the caller's promise.
-            unsafe { self.hint_fragment(tile, fragment, 1) };
-            fragment += 1;
-        }
-    }
+    /// Portions that the hints of a tile come in.
+    pub(in crate::kernels) const PORTIONS: u32 = Self::GROUPS / TOGETHER * Self::ROWS;
 
-    /// [`Self::hint`] for one fragment, and for the same lane of the `warps` warps from
-    /// the thread's on, which have the same columns.
+    /// The part of worker `worker` of `workers` in drawing the hints of portions
+    /// `range.0 .. range.1` of [`Self::PORTIONS`].
     ///
     /// # Safety
-    /// As [`Self::hint`].
+    /// The rows are written; nobody reads the hints before the next barrier.
     #[inline(always)]
-    pub(in crate::kernels) unsafe fn hint_fragment(&self, tile: Tile, fragment: u32, warps: u32) {
-        let fragment = fragment as usize;
-        // SAFETY: written before the barrier of `begin_rows`; past the batch the level
-        // decides, whatever the subkey.
-        let subkeys =
-            unsafe { [(*self.row_slot(fragment, 0)).subkey, (*self.row_slot(fragment, 1)).subkey] };
-        let mut warp = 0;
-        while warp < warps {
-            let mut hints = [[0; 2]; M_TILES];
-            let mut m = 0;
-            while m < M_TILES {
-                let line = self.line(m) + warp * WARP_LINES;
-                let base = tile.token.wrapping_add(line);
-                hints[m] = subkeys.map(|subkey| noise_hint(subkey.pair_words(base)));
-                m += 1;
+    pub(in crate::kernels) unsafe fn write_hints(
+        &self,
+        tile: Tile,
+        range: (u32, u32),
+        worker: u32,
+        workers: u32,
+    ) {
+        let first = tile.token.wrapping_add(self.lines.first) / GROUP;
+        let mut at = range.0 + worker;
+        while at < range.1 {
+            let (column, from) = (at % Self::ROWS, at / Self::ROWS * TOGETHER);
+            let mut hints = [Hint::NONE; TOGETHER as usize];
+            // SAFETY: the portion's slots are this worker's.
+            unsafe {
+                let Row { temperature, subkey, .. } = self.rows().add(column as usize).read();
+                // Not greedy, nor past the batch.
+                if temperature != 0.0 {
+                    hints = [0, 1, 2, 3].map(|i| Hint::new(subkey.least(first + from + i)));
+                }
+                let slot = self.hints().add((from * Self::ROWS + column) as usize);
+                let mut i = 0;
+                while i < hints.len() {
+                    slot.add(i * Self::ROWS as usize).write(hints[i]);
+                    i += 1;
+                }
             }
-            let mut m = 0;
-            while m < M_TILES {
-                let slot = self.hint_slot(fragment, m);
-                // SAFETY: the slots are the thread's own, or those of threads that wait.
-                unsafe { slot.add((warp * LANES) as usize * M_TILES).write(hints[m]) };
-                m += 1;
-            }
-            warp += 1;
+            at += workers;
         }
     }
 }

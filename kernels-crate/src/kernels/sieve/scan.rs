@@ -1,10 +1,8 @@
 //! Scan and drain: which pairs may hold a winner, and their candidates.
 
 use super::{LANES, Row, Sieve, Sums, pair};
-use crate::abi::sieve::QUEUE;
 use crate::arch;
 use crate::candidate::Leaders;
-use crate::gumbel::hint_bound;
 use crate::kernels::finish;
 use crate::kernels::schedule::Tile;
 use crate::philox::PAIR;
@@ -21,84 +19,67 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         first_row: u32,
         draw: u32,
     ) {
-        // Bit `fragment`, for each of the two columns of each tile of sums.
-        let mut passed = [[0u32; 2]; M_TILES];
-        let mut fragment = 0;
-        while fragment < N_TILES {
-            let mut m = 0;
-            while m < M_TILES {
-                // SAFETY: hints and rows were written before the last barrier.
-                unsafe {
-                    let sums = &sums[m][fragment];
-                    passed[m][0] |= (self.passes(sums, m, fragment, 0) as u32) << fragment;
-                    passed[m][1] |= (self.passes(sums, m, fragment, 1) as u32) << fragment;
-                }
-                // Opaque, step by step: the bits are kept, not the conditions behind them.
-                passed[m] = passed[m].map(arch::opaque);
-                m += 1;
+        // Bit `slot`, for each of the two columns of a fragment.
+        let mut passed = [0u32; 2];
+        let mut slot = M_TILES * N_TILES;
+        while slot != 0 {
+            slot -= 1;
+            let (fragment, m) = (slot / M_TILES, slot % M_TILES);
+            // SAFETY: hints and rows were written before the last barrier.
+            unsafe {
+                let sums = &sums[m][fragment];
+                passed[0] = 2 * passed[0] + self.passes(sums, m, fragment, 0) as u32;
+                passed[1] = 2 * passed[1] + self.passes(sums, m, fragment, 1) as u32;
             }
-            fragment += 1;
+            // Opaque, step by step: the bits are kept, not the conditions behind them.
+            passed = passed.map(arch::opaque);
         }
-        let mut mine = 0;
-        let mut m = 0;
-        while m < M_TILES {
-            mine += passed[m][0].count_ones() + passed[m][1].count_ones();
-            m += 1;
-        }
-        let (before, total) = arch::warp_sum(mine);
-        // The queue holds a window of the warp's pairs.
-        let mut window = 0;
-        while window < total {
+        // Slots of which any lane has a pair to queue: the same in all lanes, like `queued`.
+        let mut open = arch::warp_or(passed[0] | passed[1]);
+        let mut queued = 0;
+        while open != 0 || queued != 0 {
             // SAFETY: the queue is the warp's own.
             unsafe {
-                self.fill_queue(sums, passed, before.wrapping_sub(window));
-                arch::warp_barrier();
-                let queued = core::cmp::min(total - window, QUEUE);
-                self.drain(queued, tile, first_row, draw);
-                arch::warp_barrier();
+                if open != 0 && queued < LANES {
+                    let slot = open.trailing_zeros();
+                    open &= open - 1;
+                    queued = self.enqueue(&select(sums, slot), slot, passed, queued);
+                } else {
+                    let n = core::cmp::min(queued, LANES);
+                    queued -= n;
+                    if self.lane() < n {
+                        self.drain(queued + self.lane(), tile, first_row, draw);
+                    }
+                }
             }
-            window += QUEUE;
+            arch::warp_barrier();
         }
     }
 
-    /// Writes the thread's passed pairs to the queue, the first to place `at`; those
-    /// that fall outside are left out.
+    /// Queues the pairs of a slot that passed; returns how many are queued then.
     #[inline(always)]
-    unsafe fn fill_queue(
-        &self,
-        sums: &Sums<M_TILES, N_TILES>,
-        passed: [[u32; 2]; M_TILES],
-        at: u32,
-    ) {
-        let mut at = at;
-        // Opaque: hoisted out of the loop over windows, each pair's place would cost a
-        // register.
-        let place = arch::opaque(self.line(0) << 16 | self.column(0, 0));
-        let mut fragment = 0;
-        while fragment < N_TILES {
-            let mut m = 0;
-            while m < M_TILES {
-                let mut column = 0;
-                while column < 2 {
-                    if passed[m][column] >> fragment & 1 != 0 {
-                        if at < QUEUE {
-                            let values = pair(&sums[m][fragment], column);
-                            let place = place
-                                + (m as u32 * self.lines.1 << 16 | (fragment * 8 + column) as u32);
-                            // SAFETY: `at` is inside the queue.
-                            unsafe {
-                                self.queue.add(at as usize).write(values);
-                                self.places.add(at as usize).write(place);
-                            }
-                        }
-                        at = at.wrapping_add(1);
-                    }
-                    column += 1;
+    unsafe fn enqueue(&self, sums: &[f32; 4], slot: u32, passed: [u32; 2], queued: u32) -> u32 {
+        let (fragment, m) = (slot / M_TILES as u32, slot % M_TILES as u32);
+        let line = self.line(0) + m * self.lines.per_tile;
+        let lanes_below = (1 << self.lane()) - 1;
+        let mut queued = queued;
+        let mut column = 0;
+        while column < 2 {
+            let passes = passed[column] >> slot & 1 != 0;
+            let lanes = arch::warp_ballot(passes);
+            if passes {
+                let at = (queued + (lanes & lanes_below).count_ones()) as usize;
+                let place = line << 16 | (fragment * 8 + self.column(0, column));
+                // SAFETY: fewer than a warp's were queued, and two a lane come at most.
+                unsafe {
+                    self.queue().add(at).write(pair(sums, column));
+                    self.places().add(at).write(place);
                 }
-                m += 1;
             }
-            fragment += 1;
+            queued += lanes.count_ones();
+            column += 1;
         }
+        queued
     }
 
     /// Whether a pair may hold its row's winner.
@@ -110,25 +91,21 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         // SAFETY: the caller's promise.
         let (hints, temperature, level) =
             unsafe { (self.hint_slot(fragment, m).read(), (*row).temperature, (*row).level) };
-        !stays_below(highest, temperature, hint_bound(hints[column]), level)
+        !stays_below(highest, temperature, hints[column].bound(), level)
     }
 
-    /// Offers the warp's queued pairs, one a lane.
+    /// Offers the queued pair `at`.
     #[inline(always)]
-    unsafe fn drain(&self, queued: u32, tile: Tile, first_row: u32, draw: u32) {
-        let mut at = self.lane();
-        while at < queued {
-            // SAFETY: `at < queued`, and places hold lines and columns.
-            unsafe {
-                let values = self.queue.add(at as usize).read();
-                let place = self.places.add(at as usize).read();
-                let (line, column) = (place >> 16, place & 0xFFFF);
-                if first_row + column < self.params.batch {
-                    let base = tile.token.wrapping_add(line);
-                    self.offer(values, base, first_row, column, draw);
-                }
+    unsafe fn drain(&self, at: u32, tile: Tile, first_row: u32, draw: u32) {
+        // SAFETY: `at` is queued, and places hold lines and columns.
+        unsafe {
+            let values = self.queue().add(at as usize).read();
+            let place = self.places().add(at as usize).read();
+            let (line, column) = (place >> 16, place & 0xFFFF);
+            if first_row + column < self.params.batch {
+                let base = tile.token.wrapping_add(line);
+                self.offer(values, base, first_row, column, draw);
             }
-            at += LANES;
         }
     }
 
@@ -141,10 +118,50 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         let mut leaders = Leaders::NONE;
         // SAFETY: `row < B`, `draw < S`.
         unsafe {
-            finish::publish_status(&self.workspace, row, status);
-            let Row { temperature, level, subkey } = self.rows.add(column as usize).read();
+            finish::publish_status(&self.workspace(), row, status);
+            let Row { temperature, level, subkey } = self.rows().add(column as usize).read();
             offer_pair(values, base, temperature, subkey, level, &mut leaders);
-            finish::publish(self.params, &self.workspace, row, draw, leaders);
+            finish::publish(self.params, &self.workspace(), row, draw, leaders);
         }
     }
+}
+
+/// The sums of a slot, bit by bit of its index: registers have no addresses.
+#[inline(always)]
+fn select<const M_TILES: usize, const N_TILES: usize>(
+    sums: &Sums<M_TILES, N_TILES>,
+    slot: u32,
+) -> [f32; 4] {
+    // Opaque: LLVM would make them conditions, and those indexed loads.
+    let odd = [0, 1, 2, 3, 4].map(|bit| arch::opaque((slot >> bit & 1).wrapping_neg()));
+    let mut selected = [0.0; 4];
+    let mut i = 0;
+    while i < 4 {
+        let mut all = [0; 32];
+        let mut at = 0;
+        while at < M_TILES * N_TILES {
+            all[at] = sums[at % M_TILES][at / M_TILES][i].to_bits();
+            at += 1;
+        }
+        let half: [u32; 16] = halve(all, odd[0]);
+        let half: [u32; 8] = halve(half, odd[1]);
+        let half: [u32; 4] = halve(half, odd[2]);
+        let half: [u32; 2] = halve(half, odd[3]);
+        let [one]: [u32; 1] = halve(half, odd[4]);
+        selected[i] = f32::from_bits(one);
+        i += 1;
+    }
+    selected
+}
+
+/// Of each two neighbours, the first, or with all bits of `odd` set the second.
+#[inline(always)]
+fn halve<const N: usize, const HALF: usize>(all: [u32; N], odd: u32) -> [u32; HALF] {
+    let mut half = [0; HALF];
+    let mut at = 0;
+    while at < HALF {
+        half[at] = all[2 * at] & !odd | all[2 * at + 1] & odd;
+        at += 1;
+    }
+    half
 }

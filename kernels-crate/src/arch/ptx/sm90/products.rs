@@ -28,11 +28,15 @@ pub fn products_wait<const PENDING: u32>() {
     unsafe { asm!("wgmma.wait_group.sync.aligned {};", const PENDING, options(nostack)) }
 }
 
+/// Upper half of a matrix descriptor: 128-byte swizzle, 1024 bytes from one group of
+/// eight rows to the next ("Matrix Descriptor Format").
+const DESCRIPTOR_HIGH: u32 = 0x4000_0040;
+
 macro_rules! wgmma {
     ($($name:ident, $dtype:literal, $n:literal, $len:literal, [$($i:literal)*])*) => {$(
         /// `[64, N] += [64, 16]·[16, N]`, sums in f32 ("wgmma.mma_async").
         #[inline(always)]
-        unsafe fn $name(sums: *mut f32, a: u64, b: u64) {
+        unsafe fn $name(sums: *mut f32, a: u32, b: u32) {
             // SAFETY: the caller passes `[f32; $len]`.
             let sums = unsafe { &mut *sums.cast::<[f32; $len]>() };
             anchor();
@@ -42,16 +46,20 @@ macro_rules! wgmma {
                 asm!(
                     "{{",
                     ".reg .pred accumulate;",
+                    ".reg .b64 a, b;",
+                    "mov.b64 a, {{{a}, {high}}};",
+                    "mov.b64 b, {{{b}, {high}}};",
                     "setp.eq.b32 accumulate, 0, 0;",
                     concat!(
                         "wgmma.mma_async.sync.aligned.m64n", $n, "k16.f32.", $dtype, ".", $dtype,
-                        " {{{0}", $(", {", $i, "}",)* "}}, {a}, {b}, accumulate, 1, 1, 0, 0;"
+                        " {{{0}", $(", {", $i, "}",)* "}}, a, b, accumulate, 1, 1, 0, 0;"
                     ),
                     "}}",
                     inout(reg32) sums[0],
                     $(inout(reg32) sums[$i],)*
-                    a = in(reg64) a,
-                    b = in(reg64) b,
+                    a = in(reg32) a,
+                    b = in(reg32) b,
+                    high = const DESCRIPTOR_HIGH,
                     options(nostack)
                 );
             }
@@ -128,10 +136,10 @@ macro_rules! products {
         $(#[$doc])*
         ///
         /// # Safety
-        /// The descriptors name slabs in shared memory. Nothing touches `sums` before a
+        /// `a` and `b` are lower halves of descriptors of slabs in shared memory. Nothing touches `sums` before a
         /// wait that covers the product's group.
         #[inline(always)]
-        pub unsafe fn $name<const N_TILES: usize>(sums: &mut [[f32; 4]; N_TILES], a: u64, b: u64) {
+        pub unsafe fn $name<const N_TILES: usize>(sums: &mut [[f32; 4]; N_TILES], a: u32, b: u32) {
             let sums = sums.as_mut_ptr().cast();
             // SAFETY: the shape is chosen by the array's length.
             unsafe {

@@ -1,0 +1,142 @@
+//! Levels: scores that the rows' winners have at least.
+
+use core::mem::offset_of;
+
+use super::{Row, Sieve, Sums, pair};
+use crate::abi::sieve::{ROW_BYTES, THREADS};
+use crate::arch;
+use crate::candidate::{Key, Leaders};
+use crate::gumbel::NOISE_BELOW_ALL;
+use crate::kernels::finish;
+use crate::philox::PAIR_BIT;
+use crate::score::score;
+
+impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
+    /// Reads the scores that the call's rows have reached. Tells whether one of the
+    /// thread's rows has reached none.
+    ///
+    /// # Safety
+    /// As [`Self::begin_rows`]; no thread is in [`Self::offer_tile`].
+    #[inline(always)]
+    pub(in crate::kernels) unsafe fn raise_levels(&self, first_row: u32, draw: u32) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { self.write_levels(first_row, draw, self.thread, THREADS) }
+    }
+
+    /// The part of worker `worker` of `workers` in [`Self::raise_levels`].
+    ///
+    /// # Safety
+    /// As [`Self::write_rows`].
+    #[inline(always)]
+    pub(in crate::kernels) unsafe fn write_levels(
+        &self,
+        first_row: u32,
+        draw: u32,
+        worker: u32,
+        workers: u32,
+    ) -> bool {
+        let mut unset = false;
+        let mut at = worker;
+        while at < Self::ROWS {
+            let row = first_row + at;
+            let mut level = f32::INFINITY;
+            // SAFETY: `row < B`; the slot is the thread's own until the next barrier.
+            unsafe {
+                if row < self.params.batch {
+                    level = finish::threshold(self.params, &self.workspace(), row, draw);
+                    unset |= level == f32::NEG_INFINITY;
+                }
+                (&raw mut (*self.rows().add(at as usize)).level).write(level);
+            }
+            at += workers;
+        }
+        unset
+    }
+
+    /// Raises the rows' levels to what the tile's own tokens are sure to reach.
+    #[inline(always)]
+    pub(super) unsafe fn set_levels(&self, sums: &Sums<M_TILES, N_TILES>) {
+        // Opaque: computed ahead, each row's address would cost a register.
+        let levels = self.row_slot(0, 0).cast::<u8>().wrapping_add(offset_of!(Row, level));
+        let levels = arch::opaque(arch::shared_address(levels));
+        // In quarters: LLVM does not unroll a loop as long as all of it.
+        // SAFETY: levels only rise until the barrier that follows.
+        unsafe {
+            self.set_quarter_of_levels::<0>(sums, levels);
+            self.set_quarter_of_levels::<1>(sums, levels);
+            self.set_quarter_of_levels::<2>(sums, levels);
+            self.set_quarter_of_levels::<3>(sums, levels);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn set_quarter_of_levels<const QUARTER: usize>(
+        &self,
+        sums: &Sums<M_TILES, N_TILES>,
+        levels: u32,
+    ) {
+        let slots = M_TILES * N_TILES;
+        let mut slot = QUARTER * slots / 4;
+        while slot < (QUARTER + 1) * slots / 4 {
+            let (fragment, m) = (slot / M_TILES, slot % M_TILES);
+            // SAFETY: the caller's promise.
+            unsafe {
+                self.set_level(&sums[m][fragment], m, fragment, 0, levels);
+                self.set_level(&sums[m][fragment], m, fragment, 1, levels);
+            }
+            slot += 1;
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn set_level(
+        &self,
+        sums: &[f32; 4],
+        m: usize,
+        fragment: usize,
+        column: usize,
+        levels: u32,
+    ) {
+        // SAFETY: hints and rows were written before the last barrier.
+        unsafe {
+            let (member, floor) = self.hint_slot(fragment, m).read()[column].floor();
+            let [lower, upper] = pair(sums, column);
+            let row = self.row_slot(fragment, column);
+            // The rows of the fragment that are the thread's.
+            let is_mine = member % PAIR_BIT == self.lane() / 4;
+            // By bits: LLVM would make an `if` an indexed load, and the sums an array in
+            // local memory.
+            let differ = (lower.to_bits() ^ upper.to_bits()) & (member / PAIR_BIT).wrapping_neg();
+            let least = f32::from_bits(lower.to_bits() ^ differ);
+            // Of the others no more is known than what bounds all noise.
+            let highest = arch::max_or_nan(lower, upper);
+            let (value, floor) = if is_mine { (least, floor) } else { (highest, NOISE_BELOW_ALL) };
+            let reached = score(value, (*row).temperature, floor);
+            // False for NaN and `−inf`, and past the batch, where the level is `+inf`.
+            let raises = value > f32::NEG_INFINITY && reached > (*row).level;
+            let column = (fragment * 8 + column) as u32;
+            arch::atomic_max_shared(levels + column * ROW_BYTES, reached, raises);
+        }
+    }
+
+    /// Tells the call what the tile's own tokens are sure to reach, and learns what those of
+    /// other blocks are: the first tiles of all blocks end at about the same time.
+    #[inline(always)]
+    pub(super) unsafe fn share_levels(&self, first_row: u32, draw: u32) {
+        let mut at = self.thread;
+        while at < Self::ROWS && first_row + at < self.params.batch {
+            let row = first_row + at;
+            // SAFETY: `row < B`; the slot is the thread's own between the barriers.
+            unsafe {
+                let level = &raw mut (*self.rows().add(at as usize)).level;
+                let workspace = self.workspace();
+                if level.read() > f32::NEG_INFINITY {
+                    let leaders = Leaders { first: Key::floor(level.read()), second: Key::NONE };
+                    finish::publish(self.params, &workspace, row, draw, leaders);
+                }
+                level.write(finish::threshold(self.params, &workspace, row, draw));
+            }
+            at += THREADS;
+        }
+    }
+}
