@@ -38,6 +38,9 @@ struct Options {
     /// Variant to time beside the planner's choice; may be repeated.
     #[arg(long, value_name = "NAME")]
     beside: Vec<String>,
+    /// Also times calls that may start before the one before has ended.
+    #[arg(long)]
+    programmatic: bool,
     /// The cuBLASLt library, such as `…/libcublasLt.so.13`, if the loader does not find it.
     #[arg(long, value_name = "FILE")]
     cublaslt: Option<PathBuf>,
@@ -104,6 +107,7 @@ fn measure(options: &Options) -> anyhow::Result<()> {
         device: options.device,
         variant: options.variant.clone(),
         beside: options.beside.clone(),
+        programmatic: options.programmatic,
         cublaslt: options.cublaslt.clone(),
         repeats: options.repeats.unwrap_or(if options.quick { 10 } else { 20 }),
         sustained: options.sustained,

@@ -285,7 +285,8 @@ fn sm90_products_are_whole_slabs() {
         assert_eq!(entry.count("wgmma.fence"), 2 * loops, "{at}: fences");
         assert_eq!(entry.count("wgmma.commit_group"), 2 * loops, "{at}: commits");
         assert_eq!(entry.count("wgmma.wait_group"), loops + 1, "{at}: waits");
-        assert_eq!(entry.count("cp.async.bulk.tensor"), 2, "{at}: copies of a slab");
+        // Of both matrices, in the ring's first round and after it.
+        assert_eq!(entry.count("cp.async.bulk.tensor"), 2 * 2, "{at}: copies of a slab");
     });
 }
 
@@ -304,6 +305,9 @@ fn sm90_synchronization_is_where_the_source_has_it() {
         assert_eq!(entry.count("barrier.cluster"), 2 * 2 * clustered, "{at}: barrier.cluster");
         assert_queue(entry, at);
         assert_eq!(entry.count("setmaxnreg"), 2, "{at}: setmaxnreg");
+        // The block lets the next kernel start; each role waits for the kernel before.
+        assert_eq!(entry.count("griddepcontrol.launch_dependents"), 1, "{at}: dependents");
+        assert_eq!(entry.count("griddepcontrol.wait"), 3, "{at}: dependencies");
         let barriers = sm90::stages(variant.tile_b) * sm90::STAGE_BARRIERS
             + sm90::GROUPS * sm90::GROUP_BARRIERS_COUNT;
         assert_eq!(entry.count("mbarrier.init"), barriers as usize, "{at}: mbarrier.init");

@@ -16,13 +16,20 @@ pub struct Ours {
     sampler: Rc<Sampler<Cuda>>,
     name: String,
     temperature: f32,
+    programmatic: bool,
 }
 
 impl Ours {
     /// The sampler, with the variant it is forced to or the planner's. At temperature 0
     /// the noise is off.
     pub const fn new(sampler: Rc<Sampler<Cuda>>, name: String, temperature: f32) -> Self {
-        Self { sampler, name, temperature }
+        Self { sampler, name, temperature, programmatic: false }
+    }
+
+    /// The same, whose calls may start before the call before has ended.
+    #[must_use]
+    pub fn programmatic(self) -> Self {
+        Self { programmatic: true, ..self }
     }
 }
 
@@ -47,6 +54,7 @@ impl Contender for Ours {
         let plan = self.sampler.plan(&problem)?;
         Ok(Box::new(OurCall {
             sampler: &self.sampler,
+            programmatic: self.programmatic,
             gpu,
             rows: Rows::new(gpu, batch, self.temperature, plan.workspace_bytes)?,
             hidden_states,
@@ -58,6 +66,7 @@ impl Contender for Ours {
 
 struct OurCall<'a> {
     sampler: &'a Sampler<Cuda>,
+    programmatic: bool,
     gpu: &'a Gpu,
     plan: Plan,
     problem: Problem,
@@ -87,10 +96,15 @@ impl Call for OurCall<'_> {
         };
         // SAFETY: the plan is this sampler's for this problem; our buffers have its sizes
         // and live as long as the call, the caller promises the rest. One stream orders
-        // the calls, and the workspace was cleared on it.
+        // the calls, and the workspace was cleared on it. The weights were written before
+        // the host last waited.
         unsafe {
             let stream = self.gpu.raw_stream();
-            self.sampler.enqueue(&self.plan, &self.problem, &operands, stream)?;
+            if self.programmatic {
+                self.sampler.enqueue_programmatic(&self.plan, &self.problem, &operands, stream)?;
+            } else {
+                self.sampler.enqueue(&self.plan, &self.problem, &operands, stream)?;
+            }
         }
         Ok(())
     }

@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 pub const OURS: &str = "ours";
 /// The same at temperature 0: what is left without the noise.
 pub const OURS_GREEDY: &str = "ours T=0";
+/// Ours by `Sampler::enqueue_programmatic`.
+pub const OURS_PROGRAMMATIC: &str = "ours PDL";
 /// The matrix product alone.
 pub const CUBLAS: &str = "cuBLAS";
 /// The product, then a sampling kernel over the stored logits.

@@ -19,7 +19,9 @@ use crate::kernels::{CublasSampled, Kernels};
 use crate::meter::Meter;
 use crate::ours::Ours;
 use crate::rates;
-use crate::report::{CUBLAS, CUBLAS_SAMPLED, OURS, OURS_GREEDY, Protocol, Record, without_folders};
+use crate::report::{
+    CUBLAS, CUBLAS_SAMPLED, OURS, OURS_GREEDY, OURS_PROGRAMMATIC, Protocol, Record, without_folders,
+};
 use crate::shapes::Shape;
 use crate::timing::Summary;
 
@@ -40,6 +42,8 @@ pub struct Settings {
     pub variant: Option<String>,
     /// Variants beside it.
     pub beside: Vec<String>,
+    /// Whether to time calls that start early, too.
+    pub programmatic: bool,
     /// The cuBLASLt library, if the loader does not find it.
     pub cublaslt: Option<PathBuf>,
     /// Bursts of each contender in each cell.
@@ -236,8 +240,11 @@ fn contenders(
     let planned = sampler(settings.variant.as_deref())?;
     let mut contenders: Vec<Box<dyn Contender>> = vec![
         Box::new(Ours::new(Rc::clone(&planned), OURS.into(), 1.0)),
-        Box::new(Ours::new(planned, OURS_GREEDY.into(), 0.0)),
+        Box::new(Ours::new(Rc::clone(&planned), OURS_GREEDY.into(), 0.0)),
     ];
+    if settings.programmatic {
+        contenders.push(Box::new(Ours::new(planned, OURS_PROGRAMMATIC.into(), 1.0).programmatic()));
+    }
     for name in &settings.beside {
         let forced = sampler(Some(name))?;
         contenders.push(Box::new(Ours::new(forced, format!("{OURS} {name}"), 1.0)));

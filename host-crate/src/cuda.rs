@@ -31,6 +31,8 @@ mod module;
 #[cfg(feature = "cuda")]
 mod probe;
 #[cfg(feature = "cuda")]
+mod programmatic;
+#[cfg(feature = "cuda")]
 mod tensor_map;
 
 #[cfg(not(feature = "cuda"))]
@@ -84,6 +86,15 @@ pub struct RawOperands {
     pub workspace_bytes: u64,
 }
 
+/// When a call may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    /// When all work before it in the stream has ended.
+    InOrder,
+    /// As soon as the kernel before it allows, if the variant waits for that by itself.
+    Early,
+}
+
 impl Sealed for Cuda {}
 
 impl Sampler<Cuda> {
@@ -121,6 +132,10 @@ impl Sampler<Cuda> {
     ///
     /// `stream` is a `CUstream`, null for the legacy default stream. B = 0 enqueues nothing.
     ///
+    /// A kernel that the caller launches programmatically behind the call may start while
+    /// the call runs. It has to wait (`cudaGridDependencySynchronize`) before it touches
+    /// the call's operands.
+    ///
     /// # Errors
     /// [`Error::Layout`] for a null or misaligned address, [`Error::Workspace`] for too
     /// little scratch, [`Error::Unsupported`] for a plan that is not a GPU's,
@@ -141,7 +156,44 @@ impl Sampler<Cuda> {
         stream: *mut c_void,
     ) -> Result<(), Error> {
         // SAFETY: the caller's promise.
-        unsafe { self.backend.enqueue(plan, problem, operands, stream) }
+        unsafe { self.backend.enqueue(plan, problem, operands, Start::InOrder, stream) }
+    }
+
+    /// [`enqueue`](Self::enqueue), with leave to read the weights, and only them, before
+    /// the kernel before it in the stream has ended. The results are the same.
+    ///
+    /// On compute capability 9.0, blocks of the call then start as that kernel ends, or
+    /// once all of its blocks have called `cudaTriggerProgrammaticLaunchCompletion`, which
+    /// ours do at once. They set themselves up and copy their first weights; for all else
+    /// they wait until that kernel has ended (CUDA programming guide, "Programmatic
+    /// Dependent Launch and Synchronization"). A block takes a multiprocessor of its own.
+    /// So this helps behind a kernel that is short against the time of a launch, that
+    /// leaves multiprocessors idle, or whose blocks do not end together, and by no more
+    /// than what its launch and first copies take.
+    ///
+    /// Behind anything but a kernel, a copy for one, and with variants that are not for
+    /// compute capability 9.0, this is `enqueue`. In a graph it becomes an edge that the
+    /// driver has from CUDA 12.3 on.
+    ///
+    /// # Errors
+    /// As [`enqueue`](Self::enqueue).
+    ///
+    /// # Safety
+    /// As [`enqueue`](Self::enqueue), and:
+    /// - No work that may still run when the call starts writes the weights: not the kernel
+    ///   before it in the stream, nor what that one itself was allowed to start before.
+    ///   Weights that were written before the host last waited are always safe.
+    /// - The kernel before it, if it was itself launched programmatically, waits for its
+    ///   own dependencies before it ends, as this call does.
+    pub unsafe fn enqueue_programmatic(
+        &self,
+        plan: &Plan,
+        problem: &Problem,
+        operands: &RawOperands,
+        stream: *mut c_void,
+    ) -> Result<(), Error> {
+        // SAFETY: the caller's promise.
+        unsafe { self.backend.enqueue(plan, problem, operands, Start::Early, stream) }
     }
 
     /// Enqueues zeros over a workspace: once before its first use, and again after a call

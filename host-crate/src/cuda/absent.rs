@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use super::RawOperands;
+use super::{RawOperands, Start};
 use crate::backend::Backend;
 use crate::error::{Error, Need};
 use crate::matrix::MatrixRef;
@@ -44,6 +44,7 @@ impl Cuda {
         _plan: &Plan,
         _problem: &Problem,
         _operands: &RawOperands,
+        _start: Start,
         _stream: *mut c_void,
     ) -> Result<(), Error> {
         match *self {}

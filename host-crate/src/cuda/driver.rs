@@ -56,7 +56,7 @@ unsafe extern "C" {
         arguments: *mut *mut c_void,
         extra: *mut *mut c_void,
     ) -> u32;
-    pub(super) fn cuGetProcAddress(
+    fn cuGetProcAddress(
         symbol: *const c_char,
         function: *mut *mut c_void,
         cuda_version: c_int,
@@ -78,6 +78,16 @@ unsafe extern "C" {
     ) -> u32;
     pub(super) fn cuMemcpy2DUnaligned_v2(copy: *const CUDA_MEMCPY2D) -> u32;
     pub(super) fn cuStreamSynchronize(stream: Handle) -> u32;
+}
+
+/// The address of a function that the driver has since `cuda_version`, as it counts:
+/// a program linked against the name would not start with an older one.
+pub(super) fn look_up(name: &CStr, cuda_version: c_int) -> Result<*mut c_void, Error> {
+    let mut function = ptr::null_mut();
+    // SAFETY: the name ends with a zero byte, and `function` is valid for writing.
+    let code = unsafe { cuGetProcAddress(name.as_ptr(), &mut function, cuda_version, 0) };
+    check(Call::LookUp, code)?;
+    Ok(function)
 }
 
 /// The result of a call as a value.

@@ -7,13 +7,13 @@ use flash_sampling_kernels::abi::VARIANTS;
 
 pub(super) use super::memory::HeadMemory;
 
-use super::RawOperands;
 use super::device::Device;
 use super::driver::{self, check};
 use super::easy::EasyDoor;
 use super::launch;
 use super::module::Module;
 use super::probe;
+use super::{RawOperands, Start};
 use crate::backend::Backend;
 use crate::error::{Call, Error, Need};
 use crate::matrix::MatrixRef;
@@ -64,12 +64,15 @@ impl Cuda {
     }
 
     /// # Safety
-    /// As [`Sampler::enqueue`](crate::Sampler::enqueue).
+    /// As [`Sampler::enqueue`](crate::Sampler::enqueue), or
+    /// [`Sampler::enqueue_programmatic`](crate::Sampler::enqueue_programmatic) if it may
+    /// start early.
     pub(super) unsafe fn enqueue(
         &self,
         plan: &Plan,
         problem: &Problem,
         operands: &RawOperands,
+        start: Start,
         stream: *mut c_void,
     ) -> Result<(), Error> {
         if problem.batch() == 0 {
@@ -77,7 +80,7 @@ impl Cuda {
         }
         let _current = self.device.enter()?;
         // SAFETY: the caller's promise, in the current context.
-        unsafe { launch::sample(&self.module, plan, problem, operands, stream) }
+        unsafe { launch::sample(&self.module, plan, problem, operands, start, stream) }
     }
 
     /// # Safety
@@ -126,7 +129,9 @@ impl Cuda {
         let launch = |operands: &RawOperands, stream| {
             // SAFETY: the door's operands have the problem's sizes, and it waits for the
             // stream in the context that it has entered.
-            unsafe { launch::sample(&self.module, &plan, problem, operands, stream) }
+            unsafe {
+                launch::sample(&self.module, &plan, problem, operands, Start::InOrder, stream)
+            }
         };
         let result = easy.sample(problem, head, hidden_states, rows, output, launch);
         self.planned = Some((*problem, plan));

@@ -7,10 +7,11 @@ use flash_sampling_kernels::abi::{
     Kernel, SampleParams, TILE_V, VARIANTS, Variant, WorkspaceLayout,
 };
 
-use super::RawOperands;
 use super::driver::{self, Handle, check};
 use super::module::Module;
+use super::programmatic::Launcher;
 use super::tensor_map::Layout;
+use super::{RawOperands, Start};
 use crate::error::{Call, Error, LayoutRule, Need, Operand};
 use crate::plan::Plan;
 use crate::problem::Problem;
@@ -28,12 +29,15 @@ pub(super) struct Geometry {
 ///
 /// # Safety
 /// The module's context is current; the rest is as
-/// [`Sampler::enqueue`](crate::Sampler::enqueue), with B ≥ 1.
+/// [`Sampler::enqueue`](crate::Sampler::enqueue), or
+/// [`Sampler::enqueue_programmatic`](crate::Sampler::enqueue_programmatic) if it may start
+/// early, with B ≥ 1.
 pub(super) unsafe fn sample(
     module: &Module,
     plan: &Plan,
     problem: &Problem,
     operands: &RawOperands,
+    start: Start,
     stream: Handle,
 ) -> Result<(), Error> {
     let (variant, function) = module.entry(plan.variant).ok_or(Error::Unsupported {
@@ -61,19 +65,25 @@ pub(super) unsafe fn sample(
         Geometry { blocks: plan.grid, threads: variant.threads, shared_bytes: plan.shared_bytes };
     // SAFETY: a sampling entry takes its two matrices and `SampleParams` (`abi.rs`); the
     // rest is the caller's promise.
-    let mut launch_with = |weights: *mut c_void, hidden_states: *mut c_void| unsafe {
-        launch(function, geometry, &mut [weights, hidden_states, (&raw mut params).cast()], stream)
-    };
-    match &module.tensor_maps {
-        Some(encoder) if variant.kernel == Kernel::SampleSm90 => {
-            let (weights, hidden_states) = matrices(problem, operands);
-            let mut weights = encoder.encode(weights, TILE_V)?;
-            // The blocks of a cluster copy a share each.
-            let mut hidden_states =
-                encoder.encode(hidden_states, variant.tile_b / variant.cluster)?;
-            launch_with((&raw mut weights).cast(), (&raw mut hidden_states).cast())
+    let mut launch_with = |weights, hidden_states, early: Option<&Launcher>| unsafe {
+        let arguments = &mut [weights, hidden_states, (&raw mut params).cast()];
+        match early {
+            Some(launcher) => launcher.launch(function, geometry, arguments, stream),
+            None => launch(function, geometry, arguments, stream),
         }
-        _ => launch_with((&raw mut weights).cast(), (&raw mut hidden_states).cast()),
+    };
+    match &module.hopper {
+        Some(hopper) if variant.kernel == Kernel::SampleSm90 => {
+            let (weights, hidden_states) = matrices(problem, operands);
+            let mut weights = hopper.tensor_maps.encode(weights, TILE_V)?;
+            // The blocks of a cluster copy a share each.
+            let share_rows = variant.tile_b / variant.cluster;
+            let mut hidden_states = hopper.tensor_maps.encode(hidden_states, share_rows)?;
+            let early = (start == Start::Early).then_some(&hopper.programmatic);
+            launch_with((&raw mut weights).cast(), (&raw mut hidden_states).cast(), early)
+        }
+        // The other kernels do not wait by themselves.
+        _ => launch_with((&raw mut weights).cast(), (&raw mut hidden_states).cast(), None),
     }
 }
 

@@ -8,6 +8,7 @@ use flash_sampling_kernels::abi::{Kernel, NOISE_DIGEST_ENTRY, NOISE_ENTRY, VARIA
 
 use super::device::{Device, InContext};
 use super::driver::{self, Handle, check};
+use super::programmatic::Launcher;
 use super::tensor_map::Encoder;
 use crate::error::{Call, Error};
 use crate::plan::{DeviceLimits, VariantId};
@@ -22,13 +23,20 @@ const PTX_SM_90A: &str = concat!(include_str!("../../ptx/flash_sampling.sm_90a.p
 /// compute capabilities).
 const SHARED_BYTES_WITHOUT_OPTIN: u32 = 48 << 10;
 
+/// What the kernels for Hopper need of the driver.
+#[derive(Debug)]
+pub(super) struct Hopper {
+    pub(super) tensor_maps: Encoder,
+    pub(super) programmatic: Launcher,
+}
+
 /// The kernels, ready to launch.
 #[derive(Debug)]
 pub(super) struct Module {
     /// Those that run on the device.
     variants: Vec<(&'static Variant, Handle)>,
-    /// Where a kernel takes tensor maps.
-    pub(super) tensor_maps: Option<Encoder>,
+    /// Where one of them is a kernel for Hopper.
+    pub(super) hopper: Option<Hopper>,
     pub(super) noise: Handle,
     pub(super) noise_digest: Handle,
     /// Keeps the entries loaded.
@@ -39,6 +47,12 @@ pub(super) struct Module {
 unsafe impl Send for Module {}
 // SAFETY: as above, and nothing changes them.
 unsafe impl Sync for Module {}
+
+impl Hopper {
+    fn look_up() -> Result<Self, Error> {
+        Ok(Self { tensor_maps: Encoder::look_up()?, programmatic: Launcher::look_up()? })
+    }
+}
 
 impl Module {
     /// Loads the PTX for the device; the driver compiles it, or has it in its cache.
@@ -59,10 +73,10 @@ impl Module {
         };
         let variants: Vec<_> =
             VARIANTS.iter().filter(runs).map(entry).collect::<Result<_, Error>>()?;
-        let mapped = variants.iter().any(|(variant, _)| variant.kernel == Kernel::SampleSm90);
+        let for_hopper = variants.iter().any(|(variant, _)| variant.kernel == Kernel::SampleSm90);
         Ok(Self {
             variants,
-            tensor_maps: mapped.then(Encoder::look_up).transpose()?,
+            hopper: for_hopper.then(Hopper::look_up).transpose()?,
             noise: loaded.entry(NOISE_ENTRY)?,
             noise_digest: loaded.entry(NOISE_DIGEST_ENTRY)?,
             _loaded: loaded,

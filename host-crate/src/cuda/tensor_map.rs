@@ -56,19 +56,13 @@ const ENCODE_TILED: &CStr = c"cuTensorMapEncodeTiled";
 /// The CUDA version that has it, as the driver counts.
 const ENCODE_TILED_SINCE: c_int = 12_000;
 
-/// Makes tensor maps. Looked up at run time: drivers before CUDA 12 lack the function, and
-/// a program linked against it would not start there.
+/// Makes tensor maps. Looked up at run time: drivers before CUDA 12 lack the function.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Encoder(EncodeTiled);
 
 impl Encoder {
     pub(super) fn look_up() -> Result<Self, Error> {
-        let mut function: *mut c_void = ptr::null_mut();
-        // SAFETY: the name ends with a zero byte, and `function` is valid for writing.
-        let code = unsafe {
-            driver::cuGetProcAddress(ENCODE_TILED.as_ptr(), &mut function, ENCODE_TILED_SINCE, 0)
-        };
-        check(Call::LookUp, code)?;
+        let function = driver::look_up(ENCODE_TILED, ENCODE_TILED_SINCE)?;
         // SAFETY: on success the driver gives the address of the function of that name.
         Ok(Self(unsafe { mem::transmute::<*mut c_void, EncodeTiled>(function) }))
     }

@@ -35,17 +35,20 @@
 //! an epilogue. `turn` orders the warpgroups where they alternate: a parity tells only two
 //! rounds apart, so nobody may wait for a stage further ahead. `hints_free` and
 //! `hints_ready` hand a sieve's rows and hints over and back; `levels_wanted` tells when
-//! to read the levels where the warpgroups share tiles.
+//! to read the levels where the warpgroups share tiles. A launch may let blocks start
+//! before the kernel before has ended: until then the producer reads weights and everyone
+//! else waits. A block lets the next kernel start as soon as it is set up.
 //!
 //! *Numerics*: f32 sums, in steps of 16 along d, from the slab `Call::first_slab` on and
 //! around: the same order in every variant and every shard.
 //! NaN and infinities as in [`crate::score::token_value`].
 //!
-//! *Preconditions*: those of `sample_mma.rs`, one block a multiprocessor
-//! (`host-crate/src/plan.rs`).
+//! *Preconditions*: those of `sample_mma.rs`, one block a multiprocessor, no more clusters
+//! than items (`host-crate/src/plan/gpu.rs`), weights that no kernel writes which may still
+//! run (`host-crate/src/cuda.rs`).
 //!
 //! *Sources*: PTX ISA 8.0, "Asynchronous Warpgroup Level Matrix Instructions",
-//! "cp.async.bulk.tensor", "mbarrier", "setmaxnreg".
+//! "cp.async.bulk.tensor", "mbarrier", "setmaxnreg", "griddepcontrol".
 //!
 //! *Measured*: `docs/findings/`.
 
@@ -146,15 +149,18 @@ pub unsafe fn sample_sm90<E, const M_TILES: usize, const N_TILES: usize, const C
         } else {
             arch::cluster_barrier();
         }
+        arch::dependents_launch();
         if warp < sm90::GROUP_WARPS {
             arch::registers_release::<{ sm90::SUPPORT_REGISTERS }>();
             if warp == 0 {
                 producer::run::<CLUSTER>(&call(), weights_map, hidden_map, tile_b);
             } else {
+                arch::dependencies_wait();
                 hints::run::<M_TILES, N_TILES>(&call(), thread - 32);
             }
         } else {
             arch::registers_acquire::<{ sm90::CONSUMER_REGISTERS }>();
+            arch::dependencies_wait();
             let consumer = thread - sm90::GROUP_THREADS;
             consumer::run::<E, M_TILES, N_TILES, CLUSTER>(&call(), consumer);
         }

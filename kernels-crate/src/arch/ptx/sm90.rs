@@ -223,6 +223,23 @@ pub fn cluster_barrier() {
     }
 }
 
+/// Waits until the grids before this one, in the stream or graph, have ended and what they
+/// wrote can be seen ("griddepcontrol"). Nothing to wait for unless the launch has allowed
+/// this grid to start before.
+#[inline(always)]
+pub fn dependencies_wait() {
+    // SAFETY: no operands.
+    unsafe { asm!("griddepcontrol.wait;", options(nostack)) }
+}
+
+/// Lets the next grid start once every block has said so, if its launch allows that
+/// ("griddepcontrol").
+#[inline(always)]
+pub fn dependents_launch() {
+    // SAFETY: no operands.
+    unsafe { asm!("griddepcontrol.launch_dependents;", options(nostack)) }
+}
+
 /// Gives registers of the warpgroup back, down to `KEEP` a thread ("setmaxnreg").
 #[inline(always)]
 pub fn registers_release<const KEEP: u32>() {
