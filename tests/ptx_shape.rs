@@ -326,8 +326,8 @@ fn sm90_synchronization_is_where_the_source_has_it() {
         let anchored: usize = once.iter().map(|name| entry.count(name)).sum();
         // Handing over is one statement of a barrier and a reduction, a cluster's barrier
         // one of two instructions; a wait has an anchor before and one after. The queue is
-        // ordered by an anchor of its own, and each handing over of hints by one.
-        let anchors = anchored - 1 + 2 * clustered + 2 * waits + 1 + 2;
+        // ordered by an anchor of its own.
+        let anchors = anchored - 1 + 2 * clustered + 2 * waits + 1;
         assert_eq!(entry.count("bar.warp.sync"), anchors, "{at}: one anchor for each");
     });
 }

@@ -34,6 +34,8 @@ pub const fn slabs_per_request(tile_b: u32) -> u32 {
 
 /// Warps that draw hints, beside the producer's in its warpgroup.
 pub const HINT_WARPS: u32 = GROUP_WARPS - 1;
+/// Threads of these.
+pub const HINT_THREADS: u32 = HINT_WARPS * 32;
 /// Named barrier of the hint warps; 0 is the block's.
 pub const HINT_BARRIER: u32 = 1;
 /// Named barriers of the consumer warpgroups, from this on.

@@ -89,6 +89,18 @@ pub unsafe fn barrier_arrive(barrier: u32) {
     }
 }
 
+/// The calling thread arrives at the barrier, and hands over what it wrote ("mbarrier.arrive").
+///
+/// # Safety
+/// `barrier` is an initialised barrier.
+#[inline(always)]
+pub unsafe fn barrier_arrive_each(barrier: u32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("mbarrier.arrive.shared::cta.b64 _, [{}];", in(reg32) barrier, options(nostack));
+    }
+}
+
 /// One lane of the warp arrives at the barrier at the same address in block `rank` of
 /// the cluster ("mapa", "mbarrier.arrive").
 ///

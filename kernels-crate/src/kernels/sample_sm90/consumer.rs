@@ -172,8 +172,7 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
                     };
                     sieve.offer_draw(&mut sums, tile, first_row, draw, unset);
                 }
-                arch::warp_barrier();
-                arch::barrier_arrive(call.ring.hints_free(group));
+                arch::barrier_arrive_each(call.ring.hints_free(group));
                 draw += 1;
             }
             tiles_done += call.holds_tokens(&tile) as u32;

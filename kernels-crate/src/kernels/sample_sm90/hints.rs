@@ -6,9 +6,6 @@ use crate::abi::sm90;
 use crate::arch;
 use crate::kernels::sieve::Sieve;
 
-/// Threads of the hint warps.
-const THREADS: u32 = sm90::HINT_WARPS * 32;
-
 /// Runs a thread of the hint warps, `thread` counted from 0.
 ///
 /// # Safety
@@ -40,14 +37,13 @@ pub(super) unsafe fn run<const M_TILES: usize, const N_TILES: usize>(call: &Call
                     free_parities ^= 1 << group;
                     let sieve = sieve::<M_TILES, N_TILES>(call, group, thread);
                     if new_rows {
-                        sieve.write_rows(first_row, draw, thread, THREADS);
-                        arch::warps_barrier(sm90::HINT_BARRIER, THREADS);
+                        sieve.write_rows(first_row, draw, thread, sm90::HINT_THREADS);
+                        arch::warps_barrier(sm90::HINT_BARRIER, sm90::HINT_THREADS);
                     }
                     let all = Sieve::<M_TILES, N_TILES>::PORTIONS;
-                    sieve.write_hints(tile, (0, all), thread, THREADS);
+                    sieve.write_hints(tile, (0, all), thread, sm90::HINT_THREADS);
                     if turns != 1 {
-                        arch::warp_barrier();
-                        arch::barrier_arrive(call.ring.hints_ready(group));
+                        arch::barrier_arrive_each(call.ring.hints_ready(group));
                     }
                     group += 1;
                 }
@@ -59,13 +55,12 @@ pub(super) unsafe fn run<const M_TILES: usize, const N_TILES: usize>(call: &Call
                         wanted_parities ^= 1 << group;
                     }
                     let sieve = sieve::<M_TILES, N_TILES>(call, group, thread);
-                    let unset = sieve.write_levels(first_row, draw, thread, THREADS);
-                    let unset = arch::warps_any(unset, sm90::HINT_BARRIER, THREADS);
+                    let unset = sieve.write_levels(first_row, draw, thread, sm90::HINT_THREADS);
+                    let unset = arch::warps_any(unset, sm90::HINT_BARRIER, sm90::HINT_THREADS);
                     if thread == 0 {
                         call.ring.unset(group).write(unset as u32);
                     }
-                    arch::warp_barrier();
-                    arch::barrier_arrive(call.ring.hints_ready(group));
+                    arch::barrier_arrive_each(call.ring.hints_ready(group));
                     group += 1;
                 }
                 draw += 1;

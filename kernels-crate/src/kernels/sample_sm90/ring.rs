@@ -33,8 +33,8 @@ impl Ring {
             while group < sm90::GROUPS {
                 arch::barrier_init(self.turn(group), sm90::GROUP_WARPS);
                 arch::barrier_init(self.levels_wanted(group), sm90::GROUP_WARPS);
-                arch::barrier_init(self.hints_ready(group), sm90::HINT_WARPS);
-                arch::barrier_init(self.hints_free(group), sm90::GROUP_WARPS);
+                arch::barrier_init(self.hints_ready(group), sm90::HINT_THREADS);
+                arch::barrier_init(self.hints_free(group), sm90::GROUP_THREADS);
                 group += 1;
             }
         }
