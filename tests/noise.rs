@@ -15,6 +15,9 @@ use flash_sampling_tests::stats::assert_fits;
 const MEMBERS: usize = GROUP as usize;
 const GROUPS: u64 = 200_000;
 
+/// A check of a rule.
+type Check = fn(Rule);
+
 /// The noises of a group of tokens.
 type Rule = fn(Subkey, u32) -> [f32; MEMBERS];
 
@@ -144,7 +147,7 @@ fn wrong_rules_are_rejected() {
             noise(least_exponential(least.word) + beyond)
         })
     };
-    let rejected: [(&str, fn(Rule), Rule); 5] = [
+    let rejected: [(&str, Check, Rule); 5] = [
         ("no excess, each", each_is_gumbel, no_excess),
         ("whole least, each", each_is_gumbel, whole_least),
         ("one word, greatest", the_greatest_is_anybodys, one_word),
