@@ -126,19 +126,29 @@ impl Ladder {
     /// `−Σ p·ln p`: `ln` of the sum of weights, and the mean gap.
     #[inline(always)]
     pub(super) fn entropy(&self, values: &[f32]) -> f32 {
-        let scale = self.scale;
+        self.scale.unit.log_of(self.total) + self.mean_gap(values, self.all())
+    }
+
+    /// The mean gap of tokens that are kept, each counted by its weight.
+    #[inline(always)]
+    pub(super) fn mean_gap(&self, values: &[f32], kept: Cut) -> f32 {
+        let (scale, keeps) = (self.scale, keeps(kept.last));
         let mut moment = 0;
-        for values in values.chunks(TILE_V_LEN) {
+        for (first, values) in (0..).step_by(TILE_V_LEN).zip(values.chunks(TILE_V_LEN)) {
             let mut moments = [0.0; TILE_V_LEN];
-            for (moment, &y) in moments.iter_mut().zip(values) {
+            for ((index, moment), &y) in (first..).zip(&mut moments).zip(values) {
                 let gap = scale.gap(y);
                 let weight = decay(-gap);
-                *moment = if weight > 0.0 { weight * gap } else { 0.0 };
+                *moment = if (weight > 0.0) & keeps(index, y) { weight * gap } else { 0.0 };
             }
             moment += moments.iter().map(|&moment| scale.unit.mass(moment)).sum::<u64>();
         }
-        let Scale { unit, .. } = scale;
-        unit.log_of(self.total) + unit.weight(moment) / unit.weight(self.total)
+        scale.unit.weight(moment) / self.weight(kept)
+    }
+
+    /// The sum of the weights of tokens that are kept.
+    pub(super) fn weight(&self, kept: Cut) -> f32 {
+        self.scale.unit.weight(kept.mass)
     }
 
     /// All tokens.
@@ -149,6 +159,9 @@ impl Ladder {
     /// The tokens down to a key.
     #[inline(always)]
     pub(super) fn down_to(&mut self, values: &[f32], last: Key) -> Cut {
+        if last == Key::NONE {
+            return self.all();
+        }
         let rung = self.scale.rung(self.scale.gap(last.score()));
         self.gather(values, rung);
         self.keys.retain(|&key| key >= last);
@@ -294,6 +307,14 @@ impl Scale {
     }
 }
 
+/// Whether a token with this index and value has a key from `last` on. Without a branch, so
+/// that it becomes vector instructions.
+#[inline(always)]
+pub(super) fn keeps(last: Key) -> impl Fn(u32, f32) -> bool {
+    let (last_y, last_index) = (last.score(), last.token());
+    move |index, y| (y > last_y) | ((y == last_y) & (index <= last_index))
+}
+
 /// Of all keys with a value the least; adding 0 makes −0 a 0.
 pub(super) fn least_key(y: f32) -> Key {
     Key::new(y + 0.0, NO_TOKEN - 1)
@@ -309,7 +330,7 @@ pub(super) fn highest_of(values: &[f32]) -> f32 {
 
 /// The least value above `−inf`, at most that of `+inf`; none is NaN.
 #[inline(always)]
-fn lowest_of(values: &[f32]) -> f32 {
+pub(super) fn lowest_of(values: &[f32]) -> f32 {
     let mut lanes = [f32::MAX; LANES];
     for values in values.chunks(LANES) {
         for (lane, &y) in lanes.iter_mut().zip(values) {
