@@ -136,10 +136,11 @@ impl Ladder {
         let mut moment = 0;
         for (first, values) in (0..).step_by(TILE_V_LEN).zip(values.chunks(TILE_V_LEN)) {
             let mut moments = [0.0; TILE_V_LEN];
-            for ((index, moment), &y) in (first..).zip(&mut moments).zip(values) {
+            for (place, (moment, &y)) in moments.iter_mut().zip(values).enumerate() {
                 let gap = scale.gap(y);
                 let weight = decay(-gap);
-                *moment = if (weight > 0.0) & keeps(index, y) { weight * gap } else { 0.0 };
+                let is_kept = (weight > 0.0) & keeps(first + place as u32, y);
+                *moment = if is_kept { weight * gap } else { 0.0 };
             }
             for moment_of_one in moments {
                 moment += scale.unit.mass(moment_of_one);

@@ -137,6 +137,9 @@ fn edit_row<E>(call: &Call<'_, E>, span: &Span, row: usize, values: &mut [f32; T
     let tokens = &mut values[span.from..span.to];
     let transform = call.inputs.transform;
     if transform != LogitTransform::NONE {
+        // Not that it were rare: but what the loop keeps in registers shall cost plain rows
+        // nothing.
+        std::hint::cold_path();
         for value in tokens.iter_mut() {
             *value = transform.apply(*value);
         }
