@@ -28,17 +28,16 @@ pub(super) fn filter(
     }
     ladder.fill(values, temperature);
     let all = ladder.all();
-    let by_sigma = ladder.down_to(values, by_sigma);
-    let by_min_p = ladder.down_to(values, by_min_p);
     let by_top_k = match params.top_k {
         Some(k) => ladder.likeliest(values, k),
         None => all,
     };
-    let mut kept = by_sigma.and(by_min_p).and(by_top_k);
+    let by_counts = ladder.down_to(values, by_top_k, by_sigma);
+    let mut kept = ladder.down_to(values, by_counts, by_min_p);
     if params.top_p < 1.0 {
         let whole = match params.filter_order {
             FilterOrder::Sequential => kept,
-            FilterOrder::MinPLast => by_sigma.and(by_top_k),
+            FilterOrder::MinPLast => by_counts,
             FilterOrder::Joint => all,
         };
         kept = kept.and(ladder.reaching(values, share(whole.mass, params.top_p)));
@@ -50,7 +49,7 @@ pub(super) fn filter(
     let [epsilon, eta] = cutoffs;
     if epsilon > 0.0 {
         let least = epsilon * ladder.weight(whole(kept));
-        kept = kept.and(ladder.down_to(values, floor(least)));
+        kept = ladder.down_to(values, kept, floor(least));
     }
     if eta > 0.0 {
         let whole = whole(kept);

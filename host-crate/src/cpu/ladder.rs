@@ -159,11 +159,11 @@ impl Ladder {
         Cut { last: Key::NONE, mass: self.total }
     }
 
-    /// The tokens down to a key.
+    /// Of the tokens that are kept those down to a key.
     #[inline(always)]
-    pub(super) fn down_to(&mut self, values: &[f32], last: Key) -> Cut {
-        if last == Key::NONE {
-            return self.all();
+    pub(super) fn down_to(&mut self, values: &[f32], kept: Cut, last: Key) -> Cut {
+        if last <= kept.last {
+            return kept;
         }
         let rung = self.scale.rung(self.scale.gap(last.score()));
         self.gather(values, rung);
@@ -347,11 +347,18 @@ pub(super) fn highest_of(values: &[f32]) -> f32 {
 /// The least value above `−inf`, at most that of `+inf`; none is NaN.
 #[inline(always)]
 pub(super) fn lowest_of(values: &[f32]) -> f32 {
+    let admitted = |y: f32| if y > f32::NEG_INFINITY { y } else { f32::MAX };
+    let lower = |a: f32, b: f32| if b < a { b } else { a };
+    let (chunks, rest) = values.as_chunks::<LANES>();
     let mut lanes = [f32::MAX; LANES];
-    for values in values.chunks(LANES) {
+    for values in chunks {
         for (lane, &y) in lanes.iter_mut().zip(values) {
-            *lane = if (y < *lane) & (y > f32::NEG_INFINITY) { y } else { *lane };
+            *lane = lower(*lane, admitted(y));
         }
     }
-    lanes.into_iter().fold(f32::MAX, f32::min)
+    let mut lowest = f32::MAX;
+    for &y in lanes.iter().chain(rest) {
+        lowest = lower(lowest, admitted(y));
+    }
+    lowest
 }
