@@ -17,8 +17,10 @@ pub(super) fn filter(
 ) -> Key {
     let temperature = if params.filters_at_one { 1.0 } else { params.temperature };
     let floor = |weight: f32| least_key(min_p_floor(highest, temperature, weight.min(1.0)));
-    let by_sigma = params.top_n_sigma.map(|n| least_key(highest - n * deviation(values, highest)));
-    let by_sigma = by_sigma.unwrap_or(Key::NONE);
+    let by_sigma = match params.top_n_sigma {
+        Some(n) => least_key(highest - n * deviation(values, highest)),
+        None => Key::NONE,
+    };
     let by_min_p = if params.min_p > 0.0 { floor(params.min_p) } else { Key::NONE };
     let cutoffs = [params.epsilon_cutoff, params.eta_cutoff];
     if params.top_k.is_none() && params.top_p == 1.0 && cutoffs == [0.0; 2] {
@@ -26,14 +28,16 @@ pub(super) fn filter(
     }
     ladder.fill(values, temperature);
     let all = ladder.all();
-    let by_sigma = ladder.down_to(values, by_sigma);
-    let by_min_p = ladder.down_to(values, by_min_p);
-    let by_top_k = params.top_k.map_or(all, |k| ladder.likeliest(values, k));
-    let mut kept = by_sigma.and(by_min_p).and(by_top_k);
+    let by_top_k = match params.top_k {
+        Some(k) => ladder.likeliest(values, k),
+        None => all,
+    };
+    let by_counts = ladder.down_to(values, by_top_k, by_sigma);
+    let mut kept = ladder.down_to(values, by_counts, by_min_p);
     if params.top_p < 1.0 {
         let whole = match params.filter_order {
             FilterOrder::Sequential => kept,
-            FilterOrder::MinPLast => by_sigma.and(by_top_k),
+            FilterOrder::MinPLast => by_counts,
             FilterOrder::Joint => all,
         };
         kept = kept.and(ladder.reaching(values, share(whole.mass, params.top_p)));
@@ -45,7 +49,7 @@ pub(super) fn filter(
     let [epsilon, eta] = cutoffs;
     if epsilon > 0.0 {
         let least = epsilon * ladder.weight(whole(kept));
-        kept = kept.and(ladder.down_to(values, floor(least)));
+        kept = ladder.down_to(values, kept, floor(least));
     }
     if eta > 0.0 {
         let whole = whole(kept);

@@ -131,7 +131,9 @@ fn report(
             report.logprobs[draw] = logprob(ladder, y);
         }
         if wanted.ranks {
-            report.ranks[draw] = values.iter().map(|&other| u32::from(other >= y)).sum();
+            for &other in values {
+                report.ranks[draw] += u32::from(other >= y);
+            }
         }
     }
     if wanted.logprobs {

@@ -99,15 +99,15 @@ impl Ladder {
         self.masses = [0; RUNGS];
         for values in values.chunks(TILE_V_LEN) {
             let mut rungs = [0; TILE_V_LEN];
-            let mut weights = [0.0; TILE_V_LEN];
-            for ((rung, weight), &y) in rungs.iter_mut().zip(&mut weights).zip(values) {
+            let mut masses = [0; TILE_V_LEN];
+            for ((rung, mass), &y) in rungs.iter_mut().zip(&mut masses).zip(values) {
                 let gap = scale.gap(y);
                 *rung = scale.rung(gap);
-                *weight = decay(-gap);
+                *mass = scale.unit.mass(decay(-gap));
             }
-            for ((&rung, &weight), &y) in rungs.iter().zip(&weights).zip(values) {
+            for ((&rung, &mass), &y) in rungs.iter().zip(&masses).zip(values) {
                 self.counts[rung as usize] += u32::from(y > f32::NEG_INFINITY);
-                self.masses[rung as usize] += scale.unit.mass(weight);
+                self.masses[rung as usize] += mass;
             }
         }
         self.total = self.masses.iter().sum();
@@ -136,12 +136,15 @@ impl Ladder {
         let mut moment = 0;
         for (first, values) in (0..).step_by(TILE_V_LEN).zip(values.chunks(TILE_V_LEN)) {
             let mut moments = [0.0; TILE_V_LEN];
-            for ((index, moment), &y) in (first..).zip(&mut moments).zip(values) {
+            for (place, (moment, &y)) in moments.iter_mut().zip(values).enumerate() {
                 let gap = scale.gap(y);
                 let weight = decay(-gap);
-                *moment = if (weight > 0.0) & keeps(index, y) { weight * gap } else { 0.0 };
+                let is_kept = (weight > 0.0) & keeps(first + place as u32, y);
+                *moment = if is_kept { weight * gap } else { 0.0 };
             }
-            moment += moments.iter().map(|&moment| scale.unit.mass(moment)).sum::<u64>();
+            for moment_of_one in moments {
+                moment += scale.unit.mass(moment_of_one);
+            }
         }
         scale.unit.weight(moment) / self.weight(kept)
     }
@@ -156,11 +159,11 @@ impl Ladder {
         Cut { last: Key::NONE, mass: self.total }
     }
 
-    /// The tokens down to a key.
+    /// Of the tokens that are kept those down to a key.
     #[inline(always)]
-    pub(super) fn down_to(&mut self, values: &[f32], last: Key) -> Cut {
-        if last == Key::NONE {
-            return self.all();
+    pub(super) fn down_to(&mut self, values: &[f32], kept: Cut, last: Key) -> Cut {
+        if last <= kept.last {
+            return kept;
         }
         let rung = self.scale.rung(self.scale.gap(last.score()));
         self.gather(values, rung);
@@ -241,7 +244,11 @@ impl Ladder {
         self.keys.clear();
         for (first, values) in (0..).step_by(TILE_V_LEN).zip(values.chunks(TILE_V_LEN)) {
             // Most pieces have none, which vector instructions tell.
-            if !values.iter().fold(false, |any, &y| any | wanted(y)) {
+            let mut any = false;
+            for &y in values {
+                any |= wanted(y);
+            }
+            if !any {
                 continue;
             }
             for (index, &y) in (first..).zip(values) {
@@ -298,12 +305,18 @@ impl Scale {
         gap(self.highest, y, self.temperature)
     }
 
+    #[inline(always)]
     fn mass(self, key: Key) -> u64 {
         self.unit.mass(decay(-self.gap(key.score())))
     }
 
+    #[inline(always)]
     fn sum(self, keys: &[Key]) -> u64 {
-        keys.iter().map(|&key| self.mass(key)).sum()
+        let mut sum = 0;
+        for &key in keys {
+            sum += self.mass(key);
+        }
+        sum
     }
 }
 
@@ -324,18 +337,28 @@ pub(super) fn least_key(y: f32) -> Key {
 #[inline(always)]
 pub(super) fn highest_of(values: &[f32]) -> f32 {
     let (tiles, rest) = values.as_chunks::<TILE_V_LEN>();
-    let rest = rest.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    tiles.iter().map(highest).fold(rest, f32::max)
+    let mut greatest = rest.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    for tile in tiles {
+        greatest = greatest.max(highest(tile));
+    }
+    greatest
 }
 
 /// The least value above `−inf`, at most that of `+inf`; none is NaN.
 #[inline(always)]
 pub(super) fn lowest_of(values: &[f32]) -> f32 {
+    let admitted = |y: f32| if y > f32::NEG_INFINITY { y } else { f32::MAX };
+    let lower = |a: f32, b: f32| if b < a { b } else { a };
+    let (chunks, rest) = values.as_chunks::<LANES>();
     let mut lanes = [f32::MAX; LANES];
-    for values in values.chunks(LANES) {
+    for values in chunks {
         for (lane, &y) in lanes.iter_mut().zip(values) {
-            *lane = if (y < *lane) & (y > f32::NEG_INFINITY) { y } else { *lane };
+            *lane = lower(*lane, admitted(y));
         }
     }
-    lanes.into_iter().fold(f32::MAX, f32::min)
+    let mut lowest = f32::MAX;
+    for &y in lanes.iter().chain(rest) {
+        lowest = lower(lowest, admitted(y));
+    }
+    lowest
 }
