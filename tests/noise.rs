@@ -8,7 +8,7 @@ use std::panic::catch_unwind;
 
 use flash_sampling::NoiseKey;
 use flash_sampling_kernels::gumbel::{exponential, least_exponential, noise};
-use flash_sampling_kernels::philox::{GROUP, Subkey};
+use flash_sampling_kernels::philox::{GROUP, Least, PAIR_BIT, Subkey};
 use flash_sampling_kernels::score::token_noise;
 use flash_sampling_tests::stats::assert_fits;
 
@@ -102,49 +102,47 @@ fn the_greatest_noise_falls_to_each_alike() {
     the_greatest_is_anybodys(the_rule);
 }
 
+/// The noises of a group whose exponentials follow from the group's word, whether the token
+/// has the least, and the token.
+fn members(subkey: Subkey, group: u32, of: impl Fn(u32, bool, u32) -> f32) -> [f32; MEMBERS] {
+    let Least { word, member: least } = subkey.least(group);
+    std::array::from_fn(|member| {
+        let member = member as u32;
+        noise(of(word, member == least, group * GROUP + member))
+    })
+}
+
+/// What a token's exponential exceeds the least by.
+fn excess(subkey: Subkey, is_least: bool, token: u32) -> f32 {
+    if is_least { 0.0 } else { exponential(subkey.token_word(token)) }
+}
+
 /// Rules that are wrong, each with the checks that must reject it.
 #[test]
 fn wrong_rules_are_rejected() {
     // The others do not exceed the least.
     let no_excess: Rule = |subkey, group| {
-        let least = subkey.least(group);
-        std::array::from_fn(|member| {
-            let token = group * GROUP + member as u32;
-            noise(if member as u32 == least.member {
-                least_exponential(least.word)
-            } else {
-                exponential(subkey.token_word(token))
-            })
+        members(subkey, group, |least, is_least, token| {
+            if is_least { least_exponential(least) } else { exponential(subkey.token_word(token)) }
         })
     };
     // The least is not a sixteenth.
     let whole_least: Rule = |subkey, group| {
-        let least = subkey.least(group);
-        std::array::from_fn(|member| {
-            let token = group * GROUP + member as u32;
-            let is_least = member as u32 == least.member;
-            let beyond = if is_least { 0.0 } else { exponential(subkey.token_word(token)) };
-            noise(exponential(least.word) + beyond)
+        members(subkey, group, |least, is_least, token| {
+            exponential(least) + excess(subkey, is_least, token)
         })
     };
     // The word that says how much also says whose.
     let one_word: Rule = |subkey, group| {
-        let word = subkey.least(group).word;
-        std::array::from_fn(|member| {
-            let token = group * GROUP + member as u32;
-            let is_least = member as u32 == word >> 28;
-            let beyond = if is_least { 0.0 } else { exponential(subkey.token_word(token)) };
-            noise(least_exponential(word) + beyond)
+        members(subkey, group, |least, _, token| {
+            let is_least = token % GROUP == least >> 28;
+            least_exponential(least) + excess(subkey, is_least, token)
         })
     };
     // Pairs exceed the least by one word.
     let shared_excess: Rule = |subkey, group| {
-        let least = subkey.least(group);
-        std::array::from_fn(|member| {
-            let token = group * GROUP + member as u32 % (GROUP / 2);
-            let is_least = member as u32 == least.member;
-            let beyond = if is_least { 0.0 } else { exponential(subkey.token_word(token)) };
-            noise(least_exponential(least.word) + beyond)
+        members(subkey, group, |least, is_least, token| {
+            least_exponential(least) + excess(subkey, is_least, token & !PAIR_BIT)
         })
     };
     let rejected: [(&str, Check, Rule); 5] = [

@@ -208,7 +208,7 @@ impl SamplingParams {
 }
 
 /// The first parameter that is asked for.
-fn first<const N: usize>(params: [(bool, Param); N]) -> Option<Param> {
+pub(crate) fn first<const N: usize>(params: [(bool, Param); N]) -> Option<Param> {
     params.into_iter().find_map(|(asked, param)| asked.then_some(param))
 }
 

@@ -3,6 +3,7 @@
 //! and that key lies on the rung where a sum reaches its goal; only there it is searched for.
 
 use std::cmp::Reverse;
+use std::ops::SubAssign;
 
 use flash_sampling_kernels::abi::NO_TOKEN;
 use flash_sampling_kernels::candidate::Key;
@@ -174,14 +175,7 @@ impl Ladder {
     /// The `n` likeliest tokens; `n ≥ 1`.
     #[inline(always)]
     pub(super) fn likeliest(&mut self, values: &[f32], n: u32) -> Cut {
-        let mut left = n;
-        let rung = self.counts.iter().position(|&count| {
-            let reached = left <= count;
-            left -= if reached { 0 } else { count };
-            reached
-        });
-        let Some(rung) = rung else { return self.all() };
-        let rung = rung as u32;
+        let Some((rung, left)) = reach(&self.counts, n) else { return self.all() };
         self.gather(values, rung);
         let (scale, before) = (self.scale, self.mass_above(rung));
         let nth = left as usize - 1;
@@ -193,14 +187,7 @@ impl Ladder {
     /// least 1 and at most that of all.
     #[inline(always)]
     pub(super) fn reaching(&mut self, values: &[f32], mass: u64) -> Cut {
-        let mut left = mass;
-        let rung = self.masses.iter().position(|&on_rung| {
-            let reached = left <= on_rung;
-            left -= if reached { 0 } else { on_rung };
-            reached
-        });
-        let Some(rung) = rung else { return self.all() };
-        let rung = rung as u32;
+        let Some((rung, _)) = reach(&self.masses, mass) else { return self.all() };
         self.gather(values, rung);
         let scale = self.scale;
         let mut sum = self.mass_above(rung);
@@ -263,6 +250,19 @@ impl Ladder {
     fn mass_above(&self, rung: u32) -> u64 {
         self.masses[..rung as usize].iter().sum()
     }
+}
+
+/// The rung on which the running sum reaches `goal`, and what is left of it there.
+#[inline(always)]
+fn reach<T: Copy + PartialOrd + SubAssign>(on_rungs: &[T], goal: T) -> Option<(u32, T)> {
+    let mut left = goal;
+    for (rung, &on_rung) in (0..).zip(on_rungs) {
+        if left <= on_rung {
+            return Some((rung, left));
+        }
+        left -= on_rung;
+    }
+    None
 }
 
 /// How the values of a row become masses.
