@@ -88,6 +88,13 @@ fn features(lists: &Lists) -> Vec<Feature<'_>> {
         Feature { name: "bitmask, half of the tokens", rules: masked, ..plain },
         Feature { name: "allow-list, 50 ids", rules: allowed, ..plain },
         Feature { name: "min_p 0.05", params: params.with_min_p(0.05), ..plain },
+        Feature { name: "top_n_sigma 1", params: params.with_top_n_sigma(1.0), ..plain },
+        Feature {
+            name: "epsilon_cutoff 0.0003",
+            params: params.with_epsilon_cutoff(3e-4),
+            ..plain
+        },
+        Feature { name: "eta_cutoff 0.0003", params: params.with_eta_cutoff(3e-4), ..plain },
         Feature { name: "top_k 50", params: params.with_top_k(50), ..plain },
         Feature { name: "top_p 0.9", params: params.with_top_p(0.9), ..plain },
         Feature {
@@ -119,6 +126,9 @@ fn features(lists: &Lists) -> Vec<Feature<'_>> {
                 .with_top_k(50)
                 .with_top_p(0.9)
                 .with_min_p(0.01)
+                .with_top_n_sigma(4.0)
+                .with_epsilon_cutoff(3e-4)
+                .with_eta_cutoff(3e-4)
                 .with_penalties(penalties),
             rules: everything,
             transform: capped,

@@ -14,7 +14,9 @@ use flash_sampling::{
     Sampler, SamplingParams, VariantId, bf16,
 };
 use flash_sampling_tests::allocations::{Counting, allocations};
-use flash_sampling_tests::gpu::{self, DeviceCase, DeviceWeights, Gate, Gpu, NO_DEVICE};
+use flash_sampling_tests::gpu::{
+    self, DeviceCase, DeviceWeights, Gate, Gpu, NO_DEVICE, assert_same, on_cpu,
+};
 use flash_sampling_tests::inputs::{
     BIAS, Case, HIDDEN_STATES, Head, Matrix, WEIGHTS, params, rows_of, small_integer,
 };
@@ -37,14 +39,6 @@ fn exact_case(batch: usize, vocab: usize, hidden: usize, draws: u32) -> Case {
 fn temperatures(hidden: usize) -> [f32; 3] {
     let deviation = 24.0 * (hidden as f32).sqrt();
     [deviation, 0.0, deviation / 4.0]
-}
-
-fn on_cpu(case: &Case) -> Output {
-    let mut output = Output::default();
-    Sampler::cpu()
-        .sample(&case.inputs(), &case.rows, case.draws, &mut output)
-        .unwrap_or_else(|error| panic!("{}: {error}", case.name));
-    output
 }
 
 /// A test's turn on the device: one at a time, since one of them blocks a stream, which
@@ -73,15 +67,6 @@ impl Deref for Turn {
 fn on_device(gpu: &Gpu, case: &Case) -> DeviceCase {
     let head = DeviceWeights::upload(gpu, &case.head, 16);
     DeviceCase::upload(gpu, case, &head, 16)
-}
-
-/// Every bit of all four outputs.
-fn assert_same(name: &str, found: &Output, expected: &Output) {
-    let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-    assert_eq!(found.tokens, expected.tokens, "{name}: tokens");
-    assert_eq!(found.status, expected.status, "{name}: status");
-    assert_eq!(bits(&found.scores), bits(&expected.scores), "{name}: scores");
-    assert_eq!(bits(&found.margins), bits(&expected.margins), "{name}: margins");
 }
 
 #[test]

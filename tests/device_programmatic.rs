@@ -5,9 +5,9 @@ use std::sync::Arc;
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 use cudarc::driver::{CudaGraph, CudaSlice};
 use flash_sampling::cuda::RawOperands;
-use flash_sampling::{Dtype, Output, Plan, Sampler, bf16};
+use flash_sampling::{Dtype, Output, Plan, bf16};
 use flash_sampling_tests::allocations::{Counting, allocations};
-use flash_sampling_tests::gpu::{self, DeviceCase, DeviceWeights, Gpu};
+use flash_sampling_tests::gpu::{self, DeviceCase, DeviceWeights, Gpu, assert_same, on_cpu};
 use flash_sampling_tests::inputs::{
     Case, HIDDEN_STATES, Head, Matrix, WEIGHTS, params, small_integer,
 };
@@ -63,22 +63,6 @@ fn capture(gpu: &Gpu, enqueue: impl FnOnce()) -> CudaGraph {
     enqueue();
     let graph = gpu.stream.end_capture(CUgraphInstantiate_flags(0)).expect("capture ends");
     graph.expect("the capture holds the calls")
-}
-
-fn on_cpu(case: &Case) -> Output {
-    let mut output = Output::default();
-    Sampler::cpu()
-        .sample(&case.inputs(), &case.rows, case.draws, &mut output)
-        .unwrap_or_else(|error| panic!("{}: {error}", case.name));
-    output
-}
-
-fn assert_same(name: &str, found: &Output, expected: &Output) {
-    let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-    assert_eq!(found.tokens, expected.tokens, "{name}: tokens");
-    assert_eq!(found.status, expected.status, "{name}: status");
-    assert_eq!(bits(&found.scores), bits(&expected.scores), "{name}: scores");
-    assert_eq!(bits(&found.margins), bits(&expected.margins), "{name}: margins");
 }
 
 /// Calls on one workspace, each of which reads the tokens of the call before it as its

@@ -40,6 +40,8 @@ mutants! {
     min_p_after_top_p: MinPAfterTopP,
     one_more: OneMore,
     mass_before_temperature: MassBeforeTemperature,
+    deviation_of_sample: DeviationOfSample,
+    eta_greater: EtaGreater,
     trailing_bits: TrailingBits,
 }
 

@@ -48,6 +48,19 @@ fn a_parameter_outside_its_domain_names_row_parameter_and_value() {
         (plain().with_min_p(-0.5), "min_p: expected at least 0 and at most 1, found -0.5"),
         (plain().with_min_p(1.25), "min_p: expected at least 0 and at most 1, found 1.25"),
         (plain().with_min_p(f32::NAN), "min_p: expected at least 0 and at most 1, found NaN"),
+        (plain().with_top_n_sigma(0.0), "top_n_sigma: expected finite and above 0, found 0"),
+        (
+            plain().with_top_n_sigma(f32::INFINITY),
+            "top_n_sigma: expected finite and above 0, found inf",
+        ),
+        (
+            plain().with_epsilon_cutoff(-0.5),
+            "epsilon_cutoff: expected at least 0 and at most 1, found -0.5",
+        ),
+        (
+            plain().with_eta_cutoff(f32::NAN),
+            "eta_cutoff: expected at least 0 and at most 1, found NaN",
+        ),
         (
             with(Penalties { repetition: 0.0, ..penalties }),
             "repetition: expected finite and above 0, found 0",
@@ -73,9 +86,9 @@ fn a_parameter_outside_its_domain_names_row_parameter_and_value() {
 fn domains_include_their_ends() {
     let edge = Penalties { repetition: f32::MIN_POSITIVE, frequency: f32::MIN, presence: f32::MAX };
     let rows = [
-        plain().with_top_k(1).with_top_p(f32::from_bits(1)).with_min_p(1.0),
-        plain().with_top_k(u32::MAX).with_top_p(1.0).with_min_p(0.0),
-        plain().with_penalties(edge).with_min_p(f32::from_bits(1)),
+        plain().with_top_k(1).with_top_p(f32::from_bits(1)).with_min_p(1.0).with_eta_cutoff(1.0),
+        plain().with_top_k(u32::MAX).with_top_p(1.0).with_min_p(0.0).with_epsilon_cutoff(1.0),
+        plain().with_penalties(edge).with_min_p(f32::from_bits(1)).with_top_n_sigma(f32::MAX),
     ];
     let mut output = Output::default();
     Sampler::cpu().sample(&inputs(), &rows, 1, &mut output).unwrap();
@@ -202,6 +215,9 @@ fn what_the_kernels_do_not_compute_is_refused_by_name() {
         (plain().with_top_k(5), "row 1 top_k"),
         (plain().with_top_p(0.5), "row 1 top_p"),
         (plain().with_min_p(0.5), "row 1 min_p"),
+        (plain().with_top_n_sigma(1.0), "row 1 top_n_sigma"),
+        (plain().with_epsilon_cutoff(0.1), "row 1 epsilon_cutoff"),
+        (plain().with_eta_cutoff(0.1), "row 1 eta_cutoff"),
         (plain().with_penalties(repeat), "row 1 repetition"),
     ] {
         assert_eq!(refused(&inputs(), params, nothing), text(what));

@@ -1,7 +1,9 @@
 //! The CPU back end.
 
+mod deviation;
 mod dot;
 mod edits;
+mod filters;
 mod kept;
 mod ladder;
 mod lanes;

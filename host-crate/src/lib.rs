@@ -25,7 +25,7 @@
 //! ```
 //!
 //! Beside temperature and key a row may have filters ([`SamplingParams::with_top_k`],
-//! `with_top_p`, `with_min_p`), penalties, and rules for single tokens ([`TokenRules`]);
+//! `with_top_p`, `with_min_p` and more), penalties, and rules for single tokens ([`TokenRules`]);
 //! [`Output::raw`] and [`Output::processed`] report log-probabilities and more if they are
 //! told to ([`Wanted`]). Those are the CPU's so far: a GPU refuses them by name.
 //!

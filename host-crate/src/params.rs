@@ -27,7 +27,19 @@ pub struct SamplingParams {
     /// Keeps the tokens with at least `min_p` of the likeliest one's probability; in
     /// [0, 1], and 0 is off.
     pub min_p: f32,
-    /// What the probabilities of `top_p` are shares of.
+    /// Keeps the tokens at most so many standard deviations of the row's values below the
+    /// likeliest one, at any temperature (top-nσ, arXiv 2411.07641); finite and above 0.
+    /// The deviation is that of llama.cpp: of all tokens that are admitted, divided by
+    /// their number.
+    pub top_n_sigma: Option<f32>,
+    /// Keeps the tokens with at least this probability, and the likeliest (ε-sampling,
+    /// arXiv 2210.15191, as transformers has it); in [0, 1], and 0 is off.
+    pub epsilon_cutoff: f32,
+    /// Keeps the tokens with at least the probability `min(ε, √ε·e^−H)`, where `ε` is this
+    /// and `H` the entropy, and the likeliest (η-sampling, from the same); in [0, 1], and 0
+    /// is off.
+    pub eta_cutoff: f32,
+    /// What probabilities are shares of.
     pub filter_order: FilterOrder,
     /// Measures the filters at temperature 1, whatever the row's.
     pub filters_at_one: bool,
@@ -37,7 +49,10 @@ pub struct SamplingParams {
     pub edit_order: EditOrder,
 }
 
-/// In what order the filters count: what the probabilities of `top_p` are shares of.
+/// In what order the filters count: what probabilities are shares of.
+///
+/// `top_n_sigma` comes before the three that the orders name, `epsilon_cutoff` and then
+/// `eta_cutoff` after them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FilterOrder {
     /// min_p, top_k, top_p, each measured on what the one before it left.
@@ -68,6 +83,9 @@ impl SamplingParams {
             top_k: None,
             top_p: 1.0,
             min_p: 0.0,
+            top_n_sigma: None,
+            epsilon_cutoff: 0.0,
+            eta_cutoff: 0.0,
             filter_order: FilterOrder::Sequential,
             filters_at_one: false,
             penalties: Penalties::NONE,
@@ -101,6 +119,27 @@ impl SamplingParams {
         self
     }
 
+    /// Keeps the tokens at most `n` standard deviations below the likeliest one.
+    #[must_use]
+    pub const fn with_top_n_sigma(mut self, n: f32) -> Self {
+        self.top_n_sigma = Some(n);
+        self
+    }
+
+    /// Keeps the tokens with at least the probability `p`.
+    #[must_use]
+    pub const fn with_epsilon_cutoff(mut self, p: f32) -> Self {
+        self.epsilon_cutoff = p;
+        self
+    }
+
+    /// Keeps the tokens with at least the probability `p`, or less where the entropy is high.
+    #[must_use]
+    pub const fn with_eta_cutoff(mut self, p: f32) -> Self {
+        self.eta_cutoff = p;
+        self
+    }
+
     /// Measures the filters in this order.
     #[must_use]
     pub const fn with_filter_order(mut self, order: FilterOrder) -> Self {
@@ -125,6 +164,9 @@ impl SamplingParams {
             (self.top_k.is_some(), Param::TopK),
             (self.top_p != 1.0, Param::TopP),
             (self.min_p != 0.0, Param::MinP),
+            (self.top_n_sigma.is_some(), Param::TopNSigma),
+            (self.epsilon_cutoff != 0.0, Param::EpsilonCutoff),
+            (self.eta_cutoff != 0.0, Param::EtaCutoff),
         ])
     }
 
@@ -143,12 +185,17 @@ impl SamplingParams {
 
     fn check(&self) -> Result<(), (Param, f64)> {
         let Self { temperature, top_k, top_p, min_p, penalties, .. } = *self;
+        let n = self.top_n_sigma.unwrap_or(1.0);
+        let [epsilon, eta] = [self.epsilon_cutoff, self.eta_cutoff];
         let Penalties { repetition, frequency, presence } = penalties;
         let checks = [
             (temperature.is_finite() && temperature >= 0.0, Param::Temperature, temperature),
             (top_k != Some(0), Param::TopK, 0.0),
             (top_p > 0.0 && top_p <= 1.0, Param::TopP, top_p),
             ((0.0..=1.0).contains(&min_p), Param::MinP, min_p),
+            (n.is_finite() && n > 0.0, Param::TopNSigma, n),
+            ((0.0..=1.0).contains(&epsilon), Param::EpsilonCutoff, epsilon),
+            ((0.0..=1.0).contains(&eta), Param::EtaCutoff, eta),
             (repetition.is_finite() && repetition > 0.0, Param::Repetition, repetition),
             (frequency.is_finite(), Param::Frequency, frequency),
             (presence.is_finite(), Param::Presence, presence),
@@ -161,7 +208,7 @@ impl SamplingParams {
 }
 
 /// The first parameter that is asked for.
-fn first(params: [(bool, Param); 3]) -> Option<Param> {
+pub(crate) fn first<const N: usize>(params: [(bool, Param); N]) -> Option<Param> {
     params.into_iter().find_map(|(asked, param)| asked.then_some(param))
 }
 

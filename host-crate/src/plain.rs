@@ -7,7 +7,7 @@ use flash_sampling_kernels::transform::LogitTransform;
 use crate::error::{Error, Param};
 use crate::inputs::Inputs;
 use crate::output::Output;
-use crate::params::SamplingParams;
+use crate::params::{SamplingParams, first};
 use crate::token_rules::TokenRules;
 
 /// Refuses parameters and reports that no kernel computes.
@@ -26,10 +26,9 @@ pub(crate) fn check_plain(rows: &[SamplingParams], output: &Output) -> Result<()
 /// Refuses transforms and rules that no kernel computes.
 pub(crate) fn check_plain_inputs(inputs: &Inputs<'_>) -> Result<(), Error> {
     let LogitTransform { softcap, scale, .. } = inputs.transform;
-    for (asked, param) in [(softcap.is_some(), Param::Softcap), (scale != 1.0, Param::LogitScale)] {
-        if asked {
-            return Err(Error::UnsupportedParam { row: None, param });
-        }
+    let asked = [(softcap.is_some(), Param::Softcap), (scale != 1.0, Param::LogitScale)];
+    if let Some(param) = first(asked) {
+        return Err(Error::UnsupportedParam { row: None, param });
     }
     for (row, rules) in (0..).zip(inputs.token_rules) {
         if let Some(param) = first_rule(rules) {
@@ -40,12 +39,11 @@ pub(crate) fn check_plain_inputs(inputs: &Inputs<'_>) -> Result<(), Error> {
 }
 
 fn first_rule(rules: &TokenRules<'_>) -> Option<Param> {
-    let asked = [
+    first([
         (!rules.seen.is_empty(), Param::Seen),
         (!rules.logit_bias.is_empty(), Param::LogitBias),
         (rules.bitmask.is_some(), Param::Bitmask),
         (rules.allow_list.is_some(), Param::AllowList),
         (!rules.ban_list.is_empty(), Param::BanList),
-    ];
-    asked.into_iter().find_map(|(asked, param)| asked.then_some(param))
+    ])
 }

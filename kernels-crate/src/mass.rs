@@ -69,14 +69,19 @@ pub struct MassUnit {
 impl MassUnit {
     /// The finest with which `tokens` masses add up to less than 2⁶³.
     pub const fn for_tokens(tokens: u32) -> Self {
-        let bits = u32::BITS - tokens.leading_zeros();
+        let bits = u32::BITS - (tokens | 1).leading_zeros();
         Self { one: (1u64 << (63 - bits)) as f32 }
     }
 
-    /// The mass of a weight in [0, 1].
+    /// The mass of a weight in [0, 1]; what lies outside counts as the nearer end, and a NaN
+    /// as 1.
     #[inline(always)]
     pub fn mass(self, weight: f32) -> u64 {
-        (weight * self.one) as u64
+        let weight = if weight < 1.0 { weight } else { 1.0 };
+        let weight = if weight > 0.0 { weight } else { 0.0 };
+        // SAFETY: it lies from 0 to `one`, which is at most 2⁶². A checked conversion would
+        // keep loops of it from becoming vector instructions.
+        unsafe { (weight * self.one).to_int_unchecked::<i64>() as u64 }
     }
 
     /// The weight of a mass, which may exceed 1 for a sum.

@@ -185,3 +185,21 @@ pub fn upload(sampler: &Sampler<Cuda>, head: &Head) -> DeviceHead {
         .with_vocab_valid(head.vocab_valid as u64)
         .with_first_token(head.first_token.into())
 }
+
+/// What the CPU back end answers.
+pub fn on_cpu(case: &Case) -> Output {
+    let mut output = Output::default();
+    Sampler::cpu()
+        .sample(&case.inputs(), &case.rows, case.draws, &mut output)
+        .unwrap_or_else(|error| panic!("{}: {error}", case.name));
+    output
+}
+
+/// Every bit of all four outputs.
+pub fn assert_same(name: &str, found: &Output, expected: &Output) {
+    let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+    assert_eq!(found.tokens, expected.tokens, "{name}: tokens");
+    assert_eq!(found.status, expected.status, "{name}: status");
+    assert_eq!(bits(&found.scores), bits(&expected.scores), "{name}: scores");
+    assert_eq!(bits(&found.margins), bits(&expected.margins), "{name}: margins");
+}

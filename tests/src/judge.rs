@@ -92,7 +92,9 @@ pub fn raw_values(case: &Case, row: usize) -> Logits {
 /// The values with `−inf` for what the filters drop, unless rounding may decide.
 pub fn filtered(case: &Case, row: usize, logits: &Logits) -> Option<Vec<f64>> {
     let params = &case.rows[row];
-    if params.top_k.is_none() && params.top_p == 1.0 && params.min_p == 0.0 {
+    let cutoffs = [params.min_p, params.epsilon_cutoff, params.eta_cutoff];
+    let has_counts = params.top_k.is_some() || params.top_n_sigma.is_some();
+    if !has_counts && params.top_p == 1.0 && cutoffs == [0.0; 3] {
         return Some(logits.values.clone());
     }
     let numbers = logits.values.iter().map(|y| if y.is_nan() { f64::NEG_INFINITY } else { *y });
@@ -102,9 +104,16 @@ pub fn filtered(case: &Case, row: usize, logits: &Logits) -> Option<Vec<f64>> {
     }
     let filters = oracle_filters(params);
     let survivors = filters.survivors(&numbers);
-    // Weights are accurate to 3e-7, and a value's error counts in units of the temperature.
-    let largest_error = logits.sum_errors.iter().copied().fold(0.0, f64::max);
-    if survivors.clearance < 1e-6 + 4.0 * largest_error / filters.temperature {
+    // Weights are accurate to 3e-7; a value's error, and the rounding of a floor among the
+    // values, count in units of the temperature.
+    let largest = |errors: &mut dyn Iterator<Item = f64>| errors.fold(0.0, f64::max);
+    let largest_error = largest(&mut logits.sum_errors.iter().copied());
+    let admitted = numbers.iter().filter(|y| y.is_finite());
+    let rounding = 2f64.powi(-22) * largest(&mut admitted.map(|y| y.abs()));
+    let value_error = 4.0 * largest_error + rounding;
+    let certain = survivors.clearance >= 1e-6 + value_error / filters.temperature
+        && survivors.value_clearance >= value_error;
+    if !certain {
         return None;
     }
     let kept = numbers.into_iter().zip(survivors.kept);
@@ -117,6 +126,9 @@ pub fn oracle_filters(params: &SamplingParams) -> Filters {
         top_k: params.top_k.map(|k| k as usize),
         top_p: f64::from(params.top_p),
         min_p: f64::from(params.min_p),
+        top_n_sigma: params.top_n_sigma.map(f64::from),
+        epsilon: f64::from(params.epsilon_cutoff),
+        eta: f64::from(params.eta_cutoff),
         order: match params.filter_order {
             FilterOrder::Sequential => Order::Sequential,
             FilterOrder::MinPLast => Order::MinPLast,

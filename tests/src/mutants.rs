@@ -55,6 +55,10 @@ pub enum Defect {
     OneMore,
     /// Filters are measured before the temperature.
     MassBeforeTemperature,
+    /// The standard deviation of top-nσ is that of a sample.
+    DeviationOfSample,
+    /// The greater of the two bounds of `eta_cutoff` counts.
+    EtaGreater,
     /// Bits of a mask beyond the vocabulary admit padding rows.
     TrailingBits,
 }
@@ -70,7 +74,7 @@ macro_rules! check {
 
 impl Defect {
     /// All of them, each with the check that must reject it.
-    pub const ALL: [(Self, Check); 19] = [
+    pub const ALL: [(Self, Check); 21] = [
         (Self::NoiseCut, check!(distribution::small_vocabularies)),
         (Self::TwentyFourBits, check!(distribution::rare_tokens)),
         (Self::DecimalSum, check!(edges::keys_do_not_collide)),
@@ -89,6 +93,8 @@ impl Defect {
         (Self::MinPAfterTopP, check!(features::random_mixes)),
         (Self::OneMore, check!(features::shares_that_are_met_exactly)),
         (Self::MassBeforeTemperature, check!(features::random_mixes)),
+        (Self::DeviationOfSample, check!(features::deviations_below_the_likeliest)),
+        (Self::EtaGreater, check!(features::least_probabilities)),
         (Self::TrailingBits, check!(features::bits_of_a_mask)),
     ];
 }

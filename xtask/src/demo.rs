@@ -48,8 +48,8 @@ const POLL: Duration = Duration::from_millis(100);
 #[derive(clap::Args)]
 #[command(after_help = "\
 Flags of the example: --prompt TEXT, --raw, --temperature T, --top-k K, --top-p P, --min-p P,
---repeat-penalty R, --frequency-penalty F, --presence-penalty P, --seed N, --max-tokens N,
---draws N, --device auto|cpu|cuda, --model PATH; `cargo xtask demo -- --help` explains them.")]
+--top-nsigma N, --epsilon-cutoff P, --eta-cutoff P, --repeat-penalty R, --frequency-penalty F,
+--presence-penalty P, --seed N, --max-tokens N, --draws N, --device auto|cpu|cuda, --model PATH; `cargo xtask demo -- --help` explains them.")]
 pub(crate) struct Args {
     /// Compare the text of a fixed prompt and seed with tests/golden/demo.txt
     #[arg(long)]

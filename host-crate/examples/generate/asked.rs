@@ -18,6 +18,15 @@ pub(crate) struct Asked {
     /// Keep the tokens with at least this share of the likeliest one's probability
     #[arg(long, default_value_t = 0.0)]
     min_p: f32,
+    /// Keep the tokens at most this many standard deviations of the logits below the likeliest
+    #[arg(long = "top-nsigma")]
+    top_n_sigma: Option<f32>,
+    /// Keep the tokens with at least this probability
+    #[arg(long, default_value_t = 0.0)]
+    epsilon_cutoff: f32,
+    /// Keep the tokens with at least this probability, or less where the entropy is high
+    #[arg(long, default_value_t = 0.0)]
+    eta_cutoff: f32,
     /// Divide or multiply the logits of the prompt's and the text's tokens
     #[arg(long, default_value_t = 1.0)]
     repeat_penalty: f32,
@@ -35,17 +44,20 @@ pub(crate) struct Asked {
 impl Asked {
     /// The parameters of the token at `position`.
     pub(crate) fn params(&self, position: u64) -> SamplingParams {
-        let params = SamplingParams::new(self.temperature, self.seed, position)
+        let mut params = SamplingParams::new(self.temperature, self.seed, position)
             .with_top_p(self.top_p)
             .with_min_p(self.min_p)
+            .with_epsilon_cutoff(self.epsilon_cutoff)
+            .with_eta_cutoff(self.eta_cutoff)
             .with_penalties(self.penalties());
-        self.top_k.map_or(params, |k| params.with_top_k(k))
+        (params.top_k, params.top_n_sigma) = (self.top_k, self.top_n_sigma);
+        params
     }
 
     /// Whether only the CPU does all of it.
     pub(crate) fn needs_cpu(&self) -> bool {
-        let filters = self.top_k.is_some() || self.top_p != 1.0 || self.min_p != 0.0;
-        filters || self.penalties() != Penalties::NONE
+        let plain = SamplingParams::new(self.temperature, self.seed, 0);
+        self.params(0) != plain
     }
 
     fn penalties(&self) -> Penalties {

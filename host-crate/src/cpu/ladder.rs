@@ -3,6 +3,7 @@
 //! and that key lies on the rung where a sum reaches its goal; only there it is searched for.
 
 use std::cmp::Reverse;
+use std::ops::SubAssign;
 
 use flash_sampling_kernels::abi::NO_TOKEN;
 use flash_sampling_kernels::candidate::Key;
@@ -99,15 +100,15 @@ impl Ladder {
         self.masses = [0; RUNGS];
         for values in values.chunks(TILE_V_LEN) {
             let mut rungs = [0; TILE_V_LEN];
-            let mut weights = [0.0; TILE_V_LEN];
-            for ((rung, weight), &y) in rungs.iter_mut().zip(&mut weights).zip(values) {
+            let mut masses = [0; TILE_V_LEN];
+            for ((rung, mass), &y) in rungs.iter_mut().zip(&mut masses).zip(values) {
                 let gap = scale.gap(y);
                 *rung = scale.rung(gap);
-                *weight = decay(-gap);
+                *mass = scale.unit.mass(decay(-gap));
             }
-            for ((&rung, &weight), &y) in rungs.iter().zip(&weights).zip(values) {
+            for ((&rung, &mass), &y) in rungs.iter().zip(&masses).zip(values) {
                 self.counts[rung as usize] += u32::from(y > f32::NEG_INFINITY);
-                self.masses[rung as usize] += scale.unit.mass(weight);
+                self.masses[rung as usize] += mass;
             }
         }
         self.total = self.masses.iter().sum();
@@ -126,19 +127,32 @@ impl Ladder {
     /// `−Σ p·ln p`: `ln` of the sum of weights, and the mean gap.
     #[inline(always)]
     pub(super) fn entropy(&self, values: &[f32]) -> f32 {
-        let scale = self.scale;
+        self.scale.unit.log_of(self.total) + self.mean_gap(values, self.all())
+    }
+
+    /// The mean gap of tokens that are kept, each counted by its weight.
+    #[inline(always)]
+    pub(super) fn mean_gap(&self, values: &[f32], kept: Cut) -> f32 {
+        let (scale, keeps) = (self.scale, keeps(kept.last));
         let mut moment = 0;
-        for values in values.chunks(TILE_V_LEN) {
+        for (first, values) in (0..).step_by(TILE_V_LEN).zip(values.chunks(TILE_V_LEN)) {
             let mut moments = [0.0; TILE_V_LEN];
-            for (moment, &y) in moments.iter_mut().zip(values) {
+            for (place, (moment, &y)) in moments.iter_mut().zip(values).enumerate() {
                 let gap = scale.gap(y);
                 let weight = decay(-gap);
-                *moment = if weight > 0.0 { weight * gap } else { 0.0 };
+                let is_kept = (weight > 0.0) & keeps(first + place as u32, y);
+                *moment = if is_kept { weight * gap } else { 0.0 };
             }
-            moment += moments.iter().map(|&moment| scale.unit.mass(moment)).sum::<u64>();
+            for moment_of_one in moments {
+                moment += scale.unit.mass(moment_of_one);
+            }
         }
-        let Scale { unit, .. } = scale;
-        unit.log_of(self.total) + unit.weight(moment) / unit.weight(self.total)
+        scale.unit.weight(moment) / self.weight(kept)
+    }
+
+    /// The sum of the weights of tokens that are kept.
+    pub(super) fn weight(&self, kept: Cut) -> f32 {
+        self.scale.unit.weight(kept.mass)
     }
 
     /// All tokens.
@@ -146,9 +160,12 @@ impl Ladder {
         Cut { last: Key::NONE, mass: self.total }
     }
 
-    /// The tokens down to a key.
+    /// Of the tokens that are kept those down to a key.
     #[inline(always)]
-    pub(super) fn down_to(&mut self, values: &[f32], last: Key) -> Cut {
+    pub(super) fn down_to(&mut self, values: &[f32], kept: Cut, last: Key) -> Cut {
+        if last <= kept.last {
+            return kept;
+        }
         let rung = self.scale.rung(self.scale.gap(last.score()));
         self.gather(values, rung);
         self.keys.retain(|&key| key >= last);
@@ -158,14 +175,7 @@ impl Ladder {
     /// The `n` likeliest tokens; `n ≥ 1`.
     #[inline(always)]
     pub(super) fn likeliest(&mut self, values: &[f32], n: u32) -> Cut {
-        let mut left = n;
-        let rung = self.counts.iter().position(|&count| {
-            let reached = left <= count;
-            left -= if reached { 0 } else { count };
-            reached
-        });
-        let Some(rung) = rung else { return self.all() };
-        let rung = rung as u32;
+        let Some((rung, left)) = reach(&self.counts, n) else { return self.all() };
         self.gather(values, rung);
         let (scale, before) = (self.scale, self.mass_above(rung));
         let nth = left as usize - 1;
@@ -177,14 +187,7 @@ impl Ladder {
     /// least 1 and at most that of all.
     #[inline(always)]
     pub(super) fn reaching(&mut self, values: &[f32], mass: u64) -> Cut {
-        let mut left = mass;
-        let rung = self.masses.iter().position(|&on_rung| {
-            let reached = left <= on_rung;
-            left -= if reached { 0 } else { on_rung };
-            reached
-        });
-        let Some(rung) = rung else { return self.all() };
-        let rung = rung as u32;
+        let Some((rung, _)) = reach(&self.masses, mass) else { return self.all() };
         self.gather(values, rung);
         let scale = self.scale;
         let mut sum = self.mass_above(rung);
@@ -228,7 +231,11 @@ impl Ladder {
         self.keys.clear();
         for (first, values) in (0..).step_by(TILE_V_LEN).zip(values.chunks(TILE_V_LEN)) {
             // Most pieces have none, which vector instructions tell.
-            if !values.iter().fold(false, |any, &y| any | wanted(y)) {
+            let mut any = false;
+            for &y in values {
+                any |= wanted(y);
+            }
+            if !any {
                 continue;
             }
             for (index, &y) in (first..).zip(values) {
@@ -243,6 +250,19 @@ impl Ladder {
     fn mass_above(&self, rung: u32) -> u64 {
         self.masses[..rung as usize].iter().sum()
     }
+}
+
+/// The rung on which the running sum reaches `goal`, and what is left of it there.
+#[inline(always)]
+fn reach<T: Copy + PartialOrd + SubAssign>(on_rungs: &[T], goal: T) -> Option<(u32, T)> {
+    let mut left = goal;
+    for (rung, &on_rung) in (0..).zip(on_rungs) {
+        if left <= on_rung {
+            return Some((rung, left));
+        }
+        left -= on_rung;
+    }
+    None
 }
 
 /// How the values of a row become masses.
@@ -285,13 +305,27 @@ impl Scale {
         gap(self.highest, y, self.temperature)
     }
 
+    #[inline(always)]
     fn mass(self, key: Key) -> u64 {
         self.unit.mass(decay(-self.gap(key.score())))
     }
 
+    #[inline(always)]
     fn sum(self, keys: &[Key]) -> u64 {
-        keys.iter().map(|&key| self.mass(key)).sum()
+        let mut sum = 0;
+        for &key in keys {
+            sum += self.mass(key);
+        }
+        sum
     }
+}
+
+/// Whether a token with this index and value has a key from `last` on. Without a branch, so
+/// that it becomes vector instructions.
+#[inline(always)]
+pub(super) fn keeps(last: Key) -> impl Fn(u32, f32) -> bool {
+    let (last_y, last_index) = (last.score(), last.token());
+    move |index, y| (y > last_y) | ((y == last_y) & (index <= last_index))
 }
 
 /// Of all keys with a value the least; adding 0 makes −0 a 0.
@@ -303,18 +337,28 @@ pub(super) fn least_key(y: f32) -> Key {
 #[inline(always)]
 pub(super) fn highest_of(values: &[f32]) -> f32 {
     let (tiles, rest) = values.as_chunks::<TILE_V_LEN>();
-    let rest = rest.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    tiles.iter().map(highest).fold(rest, f32::max)
+    let mut greatest = rest.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    for tile in tiles {
+        greatest = greatest.max(highest(tile));
+    }
+    greatest
 }
 
 /// The least value above `−inf`, at most that of `+inf`; none is NaN.
 #[inline(always)]
-fn lowest_of(values: &[f32]) -> f32 {
+pub(super) fn lowest_of(values: &[f32]) -> f32 {
+    let admitted = |y: f32| if y > f32::NEG_INFINITY { y } else { f32::MAX };
+    let lower = |a: f32, b: f32| if b < a { b } else { a };
+    let (chunks, rest) = values.as_chunks::<LANES>();
     let mut lanes = [f32::MAX; LANES];
-    for values in values.chunks(LANES) {
+    for values in chunks {
         for (lane, &y) in lanes.iter_mut().zip(values) {
-            *lane = if (y < *lane) & (y > f32::NEG_INFINITY) { y } else { *lane };
+            *lane = lower(*lane, admitted(y));
         }
     }
-    lanes.into_iter().fold(f32::MAX, f32::min)
+    let mut lowest = f32::MAX;
+    for &y in lanes.iter().chain(rest) {
+        lowest = lower(lowest, admitted(y));
+    }
+    lowest
 }

@@ -135,8 +135,14 @@ unsafe fn sample_rows<L: Lanes, E: Widen, const R: usize, const C: usize>(
 #[inline(always)]
 fn edit_row<E>(call: &Call<'_, E>, span: &Span, row: usize, values: &mut [f32; TILE_V_LEN]) {
     let tokens = &mut values[span.from..span.to];
-    if call.inputs.transform != LogitTransform::NONE {
-        tokens.iter_mut().for_each(|value| *value = call.inputs.transform.apply(*value));
+    let transform = call.inputs.transform;
+    if transform != LogitTransform::NONE {
+        // Not that it were rare: but what the loop keeps in registers shall cost plain rows
+        // nothing.
+        std::hint::cold_path();
+        for value in tokens.iter_mut() {
+            *value = transform.apply(*value);
+        }
     }
     if let Some(kept) = call.kept(row) {
         let raw = tokens.iter().map(|&x| if x.is_nan() { f32::NEG_INFINITY } else { x });

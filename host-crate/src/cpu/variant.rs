@@ -1,4 +1,8 @@
 //! The variants: one body, compiled for each set of instructions and chosen at run time.
+//!
+//! Only what is inlined into the body gets its instructions. So loops over tokens are
+//! loops: `for_each`, `fold`, `sum` and an `Option`'s `map_or` may remain functions of their
+//! own, compiled for any CPU.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

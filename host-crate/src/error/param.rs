@@ -32,6 +32,12 @@ pub enum Param {
     TopP,
     /// Share of the highest probability that a row keeps.
     MinP,
+    /// Deviations below the highest value that a row keeps.
+    TopNSigma,
+    /// Probability of a token that a row keeps.
+    EpsilonCutoff,
+    /// The same where the row's entropy does not lower it.
+    EtaCutoff,
     /// Repetition penalty of a row.
     Repetition,
     /// Frequency penalty of a row.
@@ -69,8 +75,10 @@ impl Param {
             Self::Temperature => "finite and at least 0",
             Self::TopK | Self::Draws | Self::Threads => "at least 1",
             Self::TopP => "above 0 and at most 1",
-            Self::MinP => "at least 0 and at most 1",
-            Self::Repetition | Self::Softcap | Self::LogitScale => "finite and above 0",
+            Self::MinP | Self::EpsilonCutoff | Self::EtaCutoff => "at least 0 and at most 1",
+            Self::TopNSigma | Self::Repetition | Self::Softcap | Self::LogitScale => {
+                "finite and above 0"
+            }
             Self::Frequency | Self::Presence => "finite",
             Self::LogitBias => "finite or -inf",
             Self::Seen | Self::AllowList | Self::BanList => "distinct ids in ascending order",
@@ -88,6 +96,9 @@ impl fmt::Display for Param {
             Self::TopK => "top_k",
             Self::TopP => "top_p",
             Self::MinP => "min_p",
+            Self::TopNSigma => "top_n_sigma",
+            Self::EpsilonCutoff => "epsilon_cutoff",
+            Self::EtaCutoff => "eta_cutoff",
             Self::Repetition => "repetition",
             Self::Frequency => "frequency",
             Self::Presence => "presence",

@@ -57,6 +57,12 @@ pub struct Request {
     pub top_p: Option<f32>,
     /// Share of the highest probability to keep.
     pub min_p: Option<f32>,
+    /// Standard deviations below the highest logit to keep.
+    pub top_n_sigma: Option<f32>,
+    /// Least probability to keep.
+    pub epsilon_cutoff: Option<f32>,
+    /// The same, less where the entropy is high.
+    pub eta_cutoff: Option<f32>,
     /// Repetition penalty.
     pub repetition: Option<f32>,
     /// Frequency penalty.
@@ -88,6 +94,11 @@ impl Engine {
         params.top_k = u32::try_from(request.top_k.unwrap_or(top_k)).ok().filter(|&k| k > 0);
         params.top_p = self.top_p(request.top_p.unwrap_or(top_p));
         params.min_p = self.min_p(request.min_p.unwrap_or(min_p));
+        // llama.cpp takes what is not above 0 as off, transformers what is out of range.
+        params.top_n_sigma = request.top_n_sigma.filter(|&n| n > 0.0 || n.is_nan());
+        let cutoff = |p: Option<f32>| p.filter(|&p| p > 0.0 && p < 1.0).unwrap_or(0.0);
+        params.epsilon_cutoff = cutoff(request.epsilon_cutoff);
+        params.eta_cutoff = cutoff(request.eta_cutoff);
         if self == Self::Vllm && temperature == 0.0 {
             (params.top_k, params.top_p, params.min_p) = (None, 1.0, 0.0);
         }
@@ -177,10 +188,17 @@ impl Engine {
                 _ => {}
             }
         }
-        match request.min_p {
-            Some(found) if self == Self::Candle => fault(Param::MinP, "none", f64::from(found)),
-            _ => Ok(()),
+        for (param, found, known) in [
+            (Param::MinP, request.min_p, self != Self::Candle),
+            (Param::TopNSigma, request.top_n_sigma, self == Self::LlamaCpp),
+            (Param::EpsilonCutoff, request.epsilon_cutoff, self == Self::Transformers),
+            (Param::EtaCutoff, request.eta_cutoff, self == Self::Transformers),
+        ] {
+            if let (Some(found), false) = (found, known) {
+                return fault(param, "none", f64::from(found));
+            }
         }
+        Ok(())
     }
 }
 
@@ -208,6 +226,10 @@ mod tests {
 
     fn min_p(p: f32) -> Request {
         Request { min_p: Some(p), ..Request::default() }
+    }
+
+    fn top_n_sigma(n: f32) -> Request {
+        Request { top_n_sigma: Some(n), ..Request::default() }
     }
 
     #[track_caller]
@@ -250,6 +272,15 @@ mod tests {
         assert_eq!(plain.filter_order, FilterOrder::MinPLast);
         assert_eq!(params(Transformers, top_k(0)).top_k, None);
         assert_eq!(params(Transformers, top_p(0.0)).top_p, ONE_TOKEN);
+        let cutoffs =
+            Request { epsilon_cutoff: Some(3e-4), eta_cutoff: Some(1.0), ..Request::default() };
+        let cut = params(Transformers, cutoffs);
+        assert_eq!((cut.epsilon_cutoff, cut.eta_cutoff), (3e-4, 0.0));
+        assert_refused(
+            Transformers,
+            top_n_sigma(1.0),
+            "transformers top_n_sigma: expected none, found 1",
+        );
         assert_refused(
             Transformers,
             at(0.0),
@@ -271,6 +302,10 @@ mod tests {
         assert_eq!(params(LlamaCpp, top_k(0)).top_k, None);
         assert_eq!([0.0, 1.5].map(|p| params(LlamaCpp, top_p(p)).top_p), [ONE_TOKEN, 1.0]);
         assert_eq!(params(LlamaCpp, min_p(-0.5)).min_p, 0.0);
+        let sigma = [-1.0, 0.0, 1.5].map(|n| params(LlamaCpp, top_n_sigma(n)).top_n_sigma);
+        assert_eq!(sigma, [None, None, Some(1.5)]);
+        let cut = Request { eta_cutoff: Some(0.5), ..Request::default() };
+        assert_refused(LlamaCpp, cut, "llama.cpp eta_cutoff: expected none, found 0.5");
     }
 
     #[test]

@@ -20,7 +20,8 @@ macro_rules! features_checks {
         $crate::check_tests! {
             $panel, features:
             random_mixes, random_mixes_of_real_numbers, shares_that_are_met_exactly,
-            sequential_and_joint, one_survivor_is_greedy, off_is_off, ties_at_the_last_place,
+            sequential_and_joint, deviations_below_the_likeliest, least_probabilities,
+            one_survivor_is_greedy, off_is_off, ties_at_the_last_place,
             edits_of_single_tokens, order_of_bias_and_penalties, bits_of_a_mask, caps_and_scales,
             neighbours_do_not_matter, shards_share_rules, infinities_under_filters,
         }
@@ -139,12 +140,55 @@ pub fn sequential_and_joint(panel: &mut Panel) {
     assert_eq!(tokens_of(panel, &logits, early), [0]);
 }
 
+/// The deviation of 0, 1, 2 and 4 is √2.1875; as a sample's it would be √2.917. No
+/// temperature changes what is kept, and banned tokens do not count.
+pub fn deviations_below_the_likeliest(panel: &mut Panel) {
+    let banned = f32::NEG_INFINITY;
+    for logits in [&[0.0, 1.0, 2.0, 4.0][..], &[0.0, 1.0, 2.0, 4.0, banned, f32::NAN, banned]] {
+        for temperature in [3.0, 1e3] {
+            for (n, kept) in [(1.25, &[3][..]), (1.36, &[2, 3]), (2.75, &[0, 1, 2, 3])] {
+                let row = at(temperature).with_top_n_sigma(n);
+                assert_eq!(tokens_of(panel, logits, row), kept, "{n} at {temperature}");
+            }
+        }
+    }
+    // All equal: none lies below.
+    assert_eq!(tokens_of(panel, &[5.0; 3], at(1.0).with_top_n_sigma(1e-6)), [0, 1, 2]);
+}
+
+/// ε- and η-cutoffs of worked distributions.
+pub fn least_probabilities(panel: &mut Panel) {
+    let logits = [0.30_f32, 0.25, 0.24, 0.11, 0.10].map(f32::ln);
+    for (p, kept) in [(0.099, 5), (0.105, 4), (0.245, 2), (1.0, 1)] {
+        let expected: Vec<u32> = (0..kept).collect();
+        assert_eq!(tokens_of(panel, &logits, at(1.0).with_epsilon_cutoff(p)), expected, "{p}");
+    }
+    // Of the four that top_k leaves the last has .122; of all, .11.
+    let both = at(1.0).with_top_k(4).with_epsilon_cutoff(0.115);
+    assert_eq!(tokens_of(panel, &logits, both), [0, 1, 2, 3]);
+    let joint = both.with_filter_order(FilterOrder::Joint);
+    assert_eq!(tokens_of(panel, &logits, joint), [0, 1, 2]);
+    // e^−entropy is .218, so that the bound is .0975 and .109.
+    for (p, kept) in [(0.2, 5), (0.25, 4)] {
+        let expected: Vec<u32> = (0..kept).collect();
+        assert_eq!(tokens_of(panel, &logits, at(1.0).with_eta_cutoff(p)), expected, "{p}");
+    }
+    // Here it is .675: √.01 of it would drop all but the first.
+    let peaked = [0.9_f32, 0.06, 0.04].map(f32::ln);
+    assert_eq!(tokens_of(panel, &peaked, at(1.0).with_eta_cutoff(0.01)), [0, 1, 2]);
+    // Whoever is likeliest stays, with equals.
+    for row in [at(1.0).with_epsilon_cutoff(0.9), at(1.0).with_eta_cutoff(1.0)] {
+        assert_eq!(tokens_of(panel, &[2.0; 4], row), [0, 1, 2, 3]);
+    }
+}
+
 /// What keeps one token draws the likeliest, of equals the lowest id.
 pub fn one_survivor_is_greedy(panel: &mut Panel) {
     let logits: Vec<f32> = (0..300).map(|i| [1.0, 4.0, -2.0, 4.0][i % 4]).collect();
     for params in [
         at(0.0),
-        at(0.0).with_top_k(5).with_top_p(0.5).with_min_p(0.1),
+        at(0.0).with_top_k(5).with_top_p(0.5).with_min_p(0.1).with_top_n_sigma(1.0),
+        at(0.0).with_epsilon_cutoff(0.1).with_eta_cutoff(0.1),
         at(3.0).with_top_k(1),
         at(3.0).with_top_k(1).with_top_p(0.5),
         at(3.0).with_top_k(1).with_top_p(1e-6),
@@ -173,6 +217,8 @@ pub fn off_is_off(panel: &mut Panel) {
         with(|params| params.with_top_k(u32::MAX)),
         with(|params| params.with_min_p(f32::from_bits(1)).with_top_k(701)),
         with(|params| params.with_top_p(1.0).with_min_p(0.0)),
+        with(|params| params.with_epsilon_cutoff(0.0).with_eta_cutoff(0.0)),
+        with(|params| params.with_top_n_sigma(f32::MAX).with_epsilon_cutoff(f32::from_bits(1))),
         plain.clone().with_rules(vec![Rules::of_bitmask(&[u32::MAX; 22]); 12]),
         plain.clone().with_rules(vec![Rules::default(); 12]),
     ] {
@@ -344,6 +390,7 @@ pub fn filtered_softmax(panel: &mut Panel) {
     for params in [
         at(1.0).with_top_k(20).with_top_p(0.9),
         at(0.7).with_top_p(0.8),
+        at(2.0).with_top_n_sigma(1.5).with_eta_cutoff(0.03),
         at(1.5).with_min_p(0.1).with_filter_order(FilterOrder::Joint),
     ] {
         assert_row_fits(panel, 61, 300, params);

@@ -15,6 +15,9 @@ pub fn random_params(rng: &mut StdRng, temperature: f32, vocab: usize) -> Sampli
     params.top_k = *top_ks.choose(rng).unwrap();
     params.top_p = *[1.0, 1.0, 0.999, 0.9, 0.6, 0.2, 1e-6].choose(rng).unwrap();
     params.min_p = *[0.0, 0.0, 1e-30, 1e-3, 0.05, 0.4, 1.0].choose(rng).unwrap();
+    params.top_n_sigma = *[None, None, None, Some(0.3), Some(1.0), Some(2.5)].choose(rng).unwrap();
+    params.epsilon_cutoff = *[0.0, 0.0, 0.0, 1e-4, 0.01, 0.3].choose(rng).unwrap();
+    params.eta_cutoff = *[0.0, 0.0, 0.0, 1e-3, 0.05, 0.5].choose(rng).unwrap();
     let orders = [FilterOrder::Sequential, FilterOrder::MinPLast, FilterOrder::Joint];
     params.filter_order = *orders.choose(rng).unwrap();
     params.filters_at_one = rng.random_ratio(1, 16);

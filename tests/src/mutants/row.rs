@@ -49,9 +49,8 @@ pub(super) fn survivors(
     let mut ids: Vec<usize> =
         (0..values.len()).filter(|&i| values[i] > f32::NEG_INFINITY).collect();
     ids.sort_by(|&a, &b| values[b].total_cmp(&values[a]).then(a.cmp(&b)));
-    let is_plain = params.top_k.is_none() && params.top_p == 1.0 && params.min_p == 0.0;
     let Some(&first) = ids.first() else { return ids };
-    if is_plain || params.temperature == 0.0 || values[first] == f32::INFINITY {
+    if params.temperature == 0.0 || values[first] == f32::INFINITY {
         return ids;
     }
     let at_one = params.filters_at_one || defect == Some(Defect::MassBeforeTemperature);
@@ -79,15 +78,44 @@ pub(super) fn survivors(
     if defect == Some(Defect::MinPAfterTopP) && order == FilterOrder::Sequential {
         order = FilterOrder::MinPLast;
     }
-    let whole = sum(&ids);
+    let all = ids.clone();
+    if let Some(n) = params.top_n_sigma {
+        let depth = |id: usize| f64::from(values[first]) - f64::from(values[id]);
+        let mean = ids.iter().map(|&id| depth(id)).sum::<f64>() / ids.len() as f64;
+        let squares = ids.iter().map(|&id| (depth(id) - mean).powi(2)).sum::<f64>();
+        let degrees = ids.len() - usize::from(defect == Some(Defect::DeviationOfSample));
+        let deviation = (squares / degrees as f64).sqrt();
+        ids.retain(|&id| id == first || depth(id) <= f64::from(n) * deviation);
+    }
     if order == FilterOrder::Sequential {
         min_p(&mut ids);
     }
     ids.truncate(params.top_k.unwrap_or(u32::MAX) as usize);
     if params.top_p < 1.0 {
-        let total = if order == FilterOrder::Joint { whole } else { sum(&ids) };
+        let total = sum(if order == FilterOrder::Joint { &all } else { &ids });
         top_p(&mut ids, total);
     }
     min_p(&mut ids);
+    let mut cut = |least: &dyn Fn(&[usize]) -> f64| {
+        let whole = if order == FilterOrder::Joint { &all } else { &ids };
+        let least = least(whole) * sum(whole);
+        ids.retain(|&id| id == first || weight(id) >= least.min(1.0));
+    };
+    if params.epsilon_cutoff > 0.0 {
+        cut(&|_| params.epsilon_cutoff.into());
+    }
+    if params.eta_cutoff > 0.0 {
+        let eta = f64::from(params.eta_cutoff);
+        cut(&|ids| {
+            let total = sum(ids);
+            let p = ids.iter().map(|&id| weight(id) / total).filter(|&p| p > 0.0);
+            let by_entropy = eta.sqrt() * p.map(|p| p * p.ln()).sum::<f64>().exp();
+            if defect == Some(Defect::EtaGreater) {
+                eta.max(by_entropy)
+            } else {
+                eta.min(by_entropy)
+            }
+        });
+    }
     ids
 }

@@ -62,9 +62,9 @@ impl Rules {
 /// In what order the filters count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// min_p, top_k, top_p; each on what is left.
+    /// top-nσ, min_p, top_k, top_p, ε, η; each on what is left.
     Sequential,
-    /// top_k, top_p, min_p; each on what is left.
+    /// top-nσ, top_k, top_p, min_p, ε, η; each on what is left.
     MinPLast,
     /// Each on all tokens.
     Joint,
@@ -79,6 +79,12 @@ pub struct Filters {
     pub top_p: f64,
     /// Share of the highest probability to keep.
     pub min_p: f64,
+    /// Standard deviations below the highest value to keep (arXiv 2411.07641).
+    pub top_n_sigma: Option<f64>,
+    /// Least probability to keep (arXiv 2210.15191).
+    pub epsilon: f64,
+    /// The same, less where the entropy is high (from the same).
+    pub eta: f64,
     /// Their order.
     pub order: Order,
     /// What probabilities are measured at, above 0.
@@ -92,6 +98,8 @@ pub struct Survivors {
     pub kept: Vec<bool>,
     /// How near the nearest decision was: a share of probability, or a ratio's logarithm.
     pub clearance: f64,
+    /// How near the nearest value was to a floor that the deviation gives.
+    pub value_clearance: f64,
 }
 
 impl Filters {
@@ -134,19 +142,71 @@ impl Filters {
             }
             kept
         };
+        // What is likeliest stays without a measurement, with equals.
+        let cut = |ids: &[usize], nearest: &mut f64, above: &dyn Fn(usize) -> f64| -> Vec<usize> {
+            let kept = |&id: &usize| {
+                let is_likeliest = values[id] == values[ids[0]];
+                if !is_likeliest {
+                    *nearest = nearest.min(above(id).abs());
+                }
+                is_likeliest || above(id) >= 0.0
+            };
+            ids.iter().copied().filter(kept).collect()
+        };
+        let mut value_clearance = f64::INFINITY;
+        let by_sigma = match (self.top_n_sigma, ids.first()) {
+            (Some(n), Some(&first)) => {
+                let floor = values[first] - n * deviation(values);
+                cut(&ids, &mut value_clearance, &|id| values[id] - floor)
+            }
+            _ => ids.clone(),
+        };
+        let mut narrowest = f64::INFINITY;
+        let mut cutoffs = |ids: &[usize], all: Option<&[usize]>| {
+            let mut kept = ids.to_vec();
+            if self.epsilon > 0.0 {
+                let whole = conditional(&p, all.unwrap_or(&kept));
+                kept = cut(&kept, &mut narrowest, &|id| (whole[id] / self.epsilon).ln());
+            }
+            if self.eta > 0.0 {
+                let whole = conditional(&p, all.unwrap_or(&kept));
+                let least = self.eta.min(self.eta.sqrt() * (-entropy(&whole)).exp());
+                kept = cut(&kept, &mut narrowest, &|id| (whole[id] / least).ln());
+            }
+            kept
+        };
         let kept = match self.order {
-            Order::Sequential => top_p(&top_k(&min_p(&ids))),
-            Order::MinPLast => min_p(&top_p(&top_k(&ids))),
+            Order::Sequential => cutoffs(&top_p(&top_k(&min_p(&by_sigma))), None),
+            Order::MinPLast => cutoffs(&min_p(&top_p(&top_k(&by_sigma))), None),
             Order::Joint => {
-                let (by_min_p, by_top_k, by_top_p) = (min_p(&ids), top_k(&ids), top_p(&ids));
-                let all = [by_top_k, by_top_p];
-                by_min_p.into_iter().filter(|id| all.iter().all(|set| set.contains(id))).collect()
+                let sets = [min_p(&ids), top_k(&ids), top_p(&ids), cutoffs(&ids, Some(&ids))];
+                by_sigma.into_iter().filter(|id| sets.iter().all(|set| set.contains(id))).collect()
             }
         };
         let mut flags = vec![false; values.len()];
         kept.into_iter().for_each(|id| flags[id] = true);
-        Survivors { kept: flags, clearance: clearance.min(nearest) }
+        let clearance = clearance.min(nearest).min(narrowest);
+        Survivors { kept: flags, clearance, value_clearance }
     }
+}
+
+/// The standard deviation of the values above `−inf`.
+fn deviation(values: &[f64]) -> f64 {
+    let values: Vec<f64> = values.iter().copied().filter(|&y| y > f64::NEG_INFINITY).collect();
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let middle = mean(&values);
+    mean(&values.iter().map(|y| (y - middle).powi(2)).collect::<Vec<_>>()).sqrt()
+}
+
+/// Probabilities given that the token is one of `ids`.
+fn conditional(p: &[f64], ids: &[usize]) -> Vec<f64> {
+    let whole: f64 = ids.iter().map(|&id| p[id]).sum();
+    (0..p.len()).map(|id| if ids.contains(&id) { p[id] / whole } else { 0.0 }).collect()
+}
+
+/// In nats.
+fn entropy(p: &[f64]) -> f64 {
+    p.iter().filter(|&&p| p > 0.0).map(|p| -p * p.ln()).sum()
 }
 
 /// What a report says of a distribution: log-sum-exp and entropy.
@@ -154,6 +214,5 @@ pub fn summary(values: &[f64], temperature: f64) -> (f64, f64) {
     let highest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let sum: f64 = values.iter().map(|y| ((y - highest) / temperature).exp()).sum();
     let p = super::probabilities(values, temperature);
-    let entropy = p.iter().filter(|&&p| p > 0.0).map(|p| -p * p.ln()).sum();
-    (highest / temperature + sum.ln(), entropy)
+    (highest / temperature + sum.ln(), entropy(&p))
 }

@@ -136,8 +136,8 @@ macro_rules! products {
         $(#[$doc])*
         ///
         /// # Safety
-        /// `a` and `b` are lower halves of descriptors of slabs in shared memory. Nothing touches `sums` before a
-        /// wait that covers the product's group.
+        /// `a` and `b` are lower halves of descriptors of slabs in shared memory. Nothing
+        /// touches `sums` before a wait that covers the product's group.
         #[inline(always)]
         pub unsafe fn $name<const N_TILES: usize>(sums: &mut [[f32; 4]; N_TILES], a: u32, b: u32) {
             let sums = sums.as_mut_ptr().cast();

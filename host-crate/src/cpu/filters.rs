@@ -1,0 +1,176 @@
+//! What a row's filters keep: the tokens down to a key.
+
+use flash_sampling_kernels::candidate::Key;
+use flash_sampling_kernels::mass::{decay, min_p_floor, share};
+
+use super::deviation::deviation;
+use super::ladder::{Cut, Ladder, least_key};
+use crate::params::{FilterOrder, SamplingParams};
+
+/// The least key that a row's filters keep. `highest`, the greatest value, is finite.
+#[inline(always)]
+pub(super) fn filter(
+    ladder: &mut Ladder,
+    values: &[f32],
+    highest: f32,
+    params: &SamplingParams,
+) -> Key {
+    let temperature = if params.filters_at_one { 1.0 } else { params.temperature };
+    let floor = |weight: f32| least_key(min_p_floor(highest, temperature, weight.min(1.0)));
+    let by_sigma = match params.top_n_sigma {
+        Some(n) => least_key(highest - n * deviation(values, highest)),
+        None => Key::NONE,
+    };
+    let by_min_p = if params.min_p > 0.0 { floor(params.min_p) } else { Key::NONE };
+    let cutoffs = [params.epsilon_cutoff, params.eta_cutoff];
+    if params.top_k.is_none() && params.top_p == 1.0 && cutoffs == [0.0; 2] {
+        return by_sigma.max(by_min_p);
+    }
+    ladder.fill(values, temperature);
+    let all = ladder.all();
+    let by_top_k = match params.top_k {
+        Some(k) => ladder.likeliest(values, k),
+        None => all,
+    };
+    let by_counts = ladder.down_to(values, by_top_k, by_sigma);
+    let mut kept = ladder.down_to(values, by_counts, by_min_p);
+    if params.top_p < 1.0 {
+        let whole = match params.filter_order {
+            FilterOrder::Sequential => kept,
+            FilterOrder::MinPLast => by_counts,
+            FilterOrder::Joint => all,
+        };
+        kept = kept.and(ladder.reaching(values, share(whole.mass, params.top_p)));
+    }
+    let is_joint = params.filter_order == FilterOrder::Joint;
+    let whole = |kept: Cut| if is_joint { all } else { kept };
+    // A probability is a weight divided by the sum of the weights: cutoffs are multiplied by
+    // that sum instead.
+    let [epsilon, eta] = cutoffs;
+    if epsilon > 0.0 {
+        let least = epsilon * ladder.weight(whole(kept));
+        kept = ladder.down_to(values, kept, floor(least));
+    }
+    if eta > 0.0 {
+        let whole = whole(kept);
+        // e^−entropy is e^−mean gap, divided by the sum of the weights.
+        let by_entropy = eta.sqrt() * decay(-ladder.mean_gap(values, whole));
+        let least = by_entropy.min(eta * ladder.weight(whole));
+        return kept.last.max(floor(least));
+    }
+    kept.last
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ladder::highest_of;
+    use super::*;
+    use flash_sampling_kernels::mass::{MassUnit, gap};
+
+    /// Numerical Recipes' generator: its upper bits will do for test rows.
+    fn random(state: &mut u32) -> f32 {
+        *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (*state >> 8) as f32 / 16_777_216.0
+    }
+
+    /// The keys that the filters keep, by sorting and adding up all of them.
+    fn sorted(values: &[f32], params: &SamplingParams) -> Vec<Key> {
+        let admitted = (0..).zip(values).filter(|(_, y)| **y > f32::NEG_INFINITY);
+        let mut keys: Vec<Key> = admitted.map(|(i, &y)| Key::new(y + 0.0, i)).collect();
+        keys.sort_unstable_by(|a, b| b.cmp(a));
+        let highest = keys[0].score();
+        let unit = MassUnit::for_tokens(values.len() as u32);
+        let mass = |key: Key| unit.mass(decay(-gap(highest, key.score(), params.temperature)));
+        let sum = |keys: &[Key]| keys.iter().map(|&key| mass(key)).sum::<u64>();
+        let (all, whole) = (keys.clone(), sum(&keys));
+        let min_p = |keys: &mut Vec<Key>| {
+            if params.min_p > 0.0 {
+                let floor = min_p_floor(highest, params.temperature, params.min_p);
+                keys.retain(|key| key.score() >= floor);
+            }
+        };
+        if let Some(n) = params.top_n_sigma {
+            let floor = highest - n * deviation(values, highest);
+            keys.retain(|key| key.score() >= floor);
+        }
+        if params.filter_order == FilterOrder::Sequential {
+            min_p(&mut keys);
+        }
+        keys.truncate(params.top_k.unwrap_or(u32::MAX) as usize);
+        let joint = params.filter_order == FilterOrder::Joint;
+        if params.top_p < 1.0 {
+            let goal = share(if joint { whole } else { sum(&keys) }, params.top_p);
+            let mut before = 0;
+            keys.retain(|&key| {
+                let kept = before < goal;
+                before += mass(key);
+                kept
+            });
+        }
+        min_p(&mut keys);
+        let cut = |keys: &mut Vec<Key>, least: f32| {
+            let floor = min_p_floor(highest, params.temperature, least.min(1.0));
+            keys.retain(|key| key.score() >= floor);
+        };
+        let whole = |keys: &[Key]| if joint { all.clone() } else { keys.to_vec() };
+        if params.epsilon_cutoff > 0.0 {
+            let weights = unit.weight(sum(&whole(&keys)));
+            cut(&mut keys, params.epsilon_cutoff * weights);
+        }
+        if params.eta_cutoff > 0.0 {
+            let whole = whole(&keys);
+            let moment = |key: &Key| {
+                let gap = gap(highest, key.score(), params.temperature);
+                if decay(-gap) > 0.0 { unit.mass(decay(-gap) * gap) } else { 0 }
+            };
+            let weights = unit.weight(sum(&whole));
+            let mean_gap = unit.weight(whole.iter().map(moment).sum()) / weights;
+            let by_entropy = params.eta_cutoff.sqrt() * decay(-mean_gap);
+            cut(&mut keys, by_entropy.min(params.eta_cutoff * weights));
+        }
+        keys
+    }
+
+    #[test]
+    fn what_is_kept_is_what_sorting_keeps() {
+        let mut state = 7;
+        let mut ladder = Ladder::default();
+        for case in 0..4_000 {
+            let vocab = [1, 2, 5, 100, 128, 300, 1_000][case % 7];
+            // From all equal to all apart, some a long way down.
+            let (steps, step) = [(1.0, 1.0), (3.0, 0.5), (40.0, 0.25), (1e6, 1e-4)][case % 4];
+            let values: Vec<f32> = (0..vocab)
+                .map(|_| match random(&mut state) {
+                    chance if chance < 0.1 => f32::NEG_INFINITY,
+                    chance if chance < 0.2 => -80.0 * chance,
+                    _ => (random(&mut state) * steps).floor() * step - 3.0,
+                })
+                .collect();
+            let mut pick = |from: &[f32]| from[(random(&mut state) * from.len() as f32) as usize];
+            let mut params = SamplingParams::new(pick(&[1e-3, 0.3, 1.0, 7.0, 1e6]), 0, 0);
+            params.top_k = match pick(&[0.0, 1.0, 2.0, 30.0, 2e3]) {
+                0.0 => None,
+                k => Some(k as u32),
+            };
+            params.top_p = pick(&[1.0, 0.9999, 0.9, 0.5, 0.25, 1e-5]);
+            params.min_p = pick(&[0.0, 1e-38, 0.02, 0.5, 1.0]);
+            params.top_n_sigma = match pick(&[0.0, 0.0, 0.1, 1.0, 2.5]) {
+                0.0 => None,
+                n => Some(n),
+            };
+            params.epsilon_cutoff = pick(&[0.0, 0.0, 1e-6, 1e-3, 0.2]);
+            params.eta_cutoff = pick(&[0.0, 0.0, 1e-3, 0.03, 1.0]);
+            params.filter_order =
+                [FilterOrder::Sequential, FilterOrder::MinPLast, FilterOrder::Joint][case % 3];
+            let highest = highest_of(&values);
+            if highest == f32::NEG_INFINITY {
+                continue;
+            }
+            ladder.clear();
+            let last = filter(&mut ladder, &values, highest, &params);
+            let mut found = sorted(&values, &SamplingParams::new(1.0, 0, 0));
+            found.retain(|&key| key >= last);
+            assert_eq!(found, sorted(&values, &params), "case {case}: {params:?}");
+        }
+    }
+}
