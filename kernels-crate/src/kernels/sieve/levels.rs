@@ -112,8 +112,8 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
             let highest = arch::max_or_nan(lower, upper);
             let (value, floor) = if is_mine { (least, floor) } else { (highest, NOISE_BELOW_ALL) };
             let reached = score(value, (*row).temperature, floor);
-            // False for NaN. Past the batch the level is `+inf` and stays.
-            let raises = value > f32::NEG_INFINITY;
+            // False for NaN and `−inf`, and past the batch, where the level is `+inf`.
+            let raises = value > f32::NEG_INFINITY && reached > (*row).level;
             let column = (fragment * 8 + column) as u32;
             arch::atomic_max_shared(levels + column * ROW_BYTES, reached, raises);
         }
