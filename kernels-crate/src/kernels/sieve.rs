@@ -48,11 +48,10 @@ const LANES: u32 = 32;
 #[derive(Clone, Copy)]
 #[repr(C, align(16))]
 struct Row {
-    subkey: Subkey,
     temperature: f32,
-    /// A score that the row's winner has at least; `+inf` past the batch. Last: who reads
-    /// the rest while this is written shall not read it along.
+    /// A score that the row's winner has at least; `+inf` past the batch.
     level: f32,
+    subkey: Subkey,
 }
 
 /// Which lines of the vocabulary tile are whose.

@@ -32,9 +32,10 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
             let mut hints = [Hint::NONE; TOGETHER as usize];
             // SAFETY: the portion's slots are this worker's.
             unsafe {
-                // Not the level, which others may be writing.
                 let row: *mut Row = self.rows().add(column as usize);
-                let (temperature, subkey) = ((*row).temperature, (*row).subkey);
+                // Volatile: ptxas would read all of the row, whose level others may be writing.
+                let temperature = (&raw const (*row).temperature).read_volatile();
+                let subkey = (*row).subkey;
                 // Not greedy, nor past the batch.
                 if temperature != 0.0 {
                     hints = [0, 1, 2, 3].map(|i| Hint::new(subkey.least(first + from + i)));
