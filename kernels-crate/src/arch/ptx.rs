@@ -132,6 +132,30 @@ pub fn warps_any(condition: bool, barrier: u32, threads: u32) -> bool {
     any != 0
 }
 
+/// In how many of the `threads` threads that meet at named barrier `barrier` `condition`
+/// holds ("bar.red").
+#[inline(always)]
+pub fn warps_count(condition: bool, barrier: u32, threads: u32) -> u32 {
+    let count;
+    anchor();
+    // SAFETY: whole warps arrive, by this function's contract.
+    unsafe {
+        asm!(
+            "{{",
+            ".reg .pred mine;",
+            "setp.ne.u32 mine, {mine}, 0;",
+            "bar.red.popc.u32 {count}, {barrier}, {threads}, mine;",
+            "}}",
+            mine = in(reg32) condition as u32,
+            barrier = in(reg32) barrier,
+            threads = in(reg32) threads,
+            count = out(reg32) count,
+            options(nostack)
+        );
+    }
+    count
+}
+
 /// Adds `count` to the counter at `done` for the block, after all its earlier
 /// writes, and tells every thread whether that completes `total`.
 ///

@@ -11,7 +11,18 @@ use crate::kernels::finish;
 use crate::philox::PAIR_BIT;
 use crate::score::score;
 
+/// Of a grid of so many blocks, a tile is rarely the best of a row's.
+const MANY_BLOCKS: u32 = 64;
+
+/// Of the threads, at most one in so many may have a row for which no other tile is better:
+/// about as many other tiles are there then.
+const FEW: u32 = 16;
+
 impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
+    /// How often a first tile looks at what the other blocks' have reached: the first to end
+    /// would pass half of its pairs. Where warpgroups take turns their time is hidden.
+    const TRIES: u32 = if M_TILES == 1 { 16 } else { 1 };
+
     /// Reads the scores that the call's rows have reached. Tells whether one of the
     /// thread's rows has reached none.
     ///
@@ -123,20 +134,38 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
     /// other blocks are: the first tiles of all blocks end at about the same time.
     #[inline(always)]
     pub(super) unsafe fn share_levels(&self, first_row: u32, draw: u32) {
-        let mut at = self.thread;
-        while at < Self::ROWS && first_row + at < self.params.batch {
-            let row = first_row + at;
-            // SAFETY: `row < B`; the slot is the thread's own between the barriers.
-            unsafe {
-                let level = &raw mut (*self.rows().add(at as usize)).level;
-                let workspace = self.workspace();
-                if level.read() > f32::NEG_INFINITY {
-                    let leaders = Leaders { first: Key::floor(level.read()), second: Key::NONE };
-                    finish::publish(self.params, &workspace, row, draw, leaders);
+        let rows = core::cmp::min(Self::ROWS, self.params.batch - first_row);
+        // SAFETY: rows are below B; a slot is the thread's own between the barriers.
+        unsafe {
+            let level = |at: u32| &raw mut (*self.rows().add(at as usize)).level;
+            let workspace = self.workspace();
+            let mut at = self.thread;
+            while at < rows {
+                let own = level(at).read();
+                if own > f32::NEG_INFINITY {
+                    let leaders = Leaders { first: Key::floor(own), second: Key::NONE };
+                    finish::publish(self.params, &workspace, first_row + at, draw, leaders);
                 }
-                level.write(finish::threshold(self.params, &workspace, row, draw));
+                at += THREADS;
             }
-            at += THREADS;
+            let mut tries = if arch::grid_dim() < MANY_BLOCKS { 1 } else { Self::TRIES };
+            while tries != 0 {
+                tries -= 1;
+                let mut alone = false;
+                let mut at = self.thread;
+                while at < rows {
+                    let reached = finish::threshold(self.params, &workspace, first_row + at, draw);
+                    alone |= reached <= level(at).read();
+                    if tries == 0 {
+                        level(at).write(reached);
+                    }
+                    at += THREADS;
+                }
+                let few = THREADS / FEW;
+                if tries > 1 && arch::warps_count(alone, self.barrier, THREADS) <= few {
+                    tries = 1;
+                }
+            }
         }
     }
 }
