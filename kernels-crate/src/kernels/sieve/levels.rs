@@ -14,14 +14,17 @@ use crate::score::score;
 /// Of a grid of so many blocks, a tile is rarely the best of a row's.
 const MANY_BLOCKS: u32 = 64;
 
+/// Batch rows of a tile from which on it shows how many pairs pass.
+const MANY_ROWS: u32 = 96;
+
 /// Of the threads, at most one in so many may have a row for which no other tile is better:
 /// about as many other tiles are there then.
 const FEW: u32 = 16;
 
 impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
     /// How often a first tile looks at what the other blocks' have reached: the first to end
-    /// would pass half of its pairs. Where warpgroups take turns their time is hidden.
-    const TRIES: u32 = if M_TILES == 1 { 16 } else { 1 };
+    /// would pass half of its pairs. Where there are few, memory is what everybody waits for.
+    const TRIES: u32 = if Self::ROWS >= MANY_ROWS { 16 } else { 1 };
 
     /// Reads the scores that the call's rows have reached. Tells whether one of the
     /// thread's rows has reached none.
