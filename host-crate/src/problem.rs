@@ -119,6 +119,7 @@ impl Problem {
             scores: null_mut(),
             margins: null_mut(),
             workspace: null_mut(),
+            values: null_mut(),
             weights_stride: self.weights_stride(),
             hidden_stride: self.hidden_stride(),
             batch: self.batch(),

@@ -1,6 +1,8 @@
 //! What a row says of single tokens.
 #![forbid(unsafe_code)]
 
+pub use flash_sampling_kernels::abi::kept::SeenToken;
+
 use crate::error::{Error, Param, TokenRule};
 use crate::problem::Problem;
 
@@ -24,16 +26,6 @@ pub struct TokenRules<'a> {
     pub allow_list: Option<&'a [u32]>,
     /// Tokens that are not.
     pub ban_list: &'a [u32],
-}
-
-/// A token of the prompt or of the text so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SeenToken {
-    /// Its id.
-    pub token: u32,
-    /// How often it was generated: 0 if it is in the prompt alone. The repetition penalty
-    /// applies to every seen token, the others to those that were generated.
-    pub count: u32,
 }
 
 impl TokenRules<'_> {
