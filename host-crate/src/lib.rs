@@ -40,6 +40,7 @@ mod backend;
 mod cpu;
 pub mod cuda;
 mod error;
+mod features;
 mod inputs;
 mod matrix;
 mod output;
@@ -55,7 +56,7 @@ mod workspace;
 pub use backend::Backend;
 pub use cpu::{Cpu, CpuOptions, CpuVariant};
 pub use error::{
-    Axis, Call, CudaFailure, Error, LayoutRule, Need, Operand, Param, Size, TokenRule,
+    Axis, Call, CudaFailure, Error, LayoutRule, Need, Operand, Param, ReportPart, Size, TokenRule,
 };
 pub use flash_sampling_kernels::abi::{Dtype, NO_TOKEN};
 pub use flash_sampling_kernels::philox::NoiseKey;
@@ -66,8 +67,8 @@ pub use inputs::Inputs;
 pub use matrix::{Element, MatrixRef};
 pub use output::Output;
 pub use params::{EditOrder, FilterOrder, SamplingParams, engines, validate};
-pub use plan::{DeviceLimits, Plan, Reason, Refusal, VariantId};
-pub use problem::{Problem, ProblemBuilder};
+pub use plan::{DeviceLimits, Finish, Plan, Reason, Refusal, VariantId};
+pub use problem::{Features, Problem, ProblemBuilder};
 pub use report::{Report, Wanted};
 pub use sampler::Sampler;
 pub use token_rules::{SeenToken, TokenRules};

@@ -8,6 +8,7 @@ use flash_sampling_kernels::abi::{
 };
 
 use super::driver::{self, Handle, check};
+use super::finish;
 use super::module::Module;
 use super::programmatic::Launcher;
 use super::tensor_map::Layout;
@@ -25,7 +26,7 @@ pub(super) struct Geometry {
     pub(super) shared_bytes: u32,
 }
 
-/// Enqueues the plan's entry.
+/// Enqueues the plan's entry, and the one that finishes rows where there is one.
 ///
 /// # Safety
 /// The module's context is current; the rest is as
@@ -46,6 +47,13 @@ pub(super) unsafe fn sample(
         found: 0,
     })?;
     check_operands(variant, problem, operands)?;
+    let kept = match &plan.finish {
+        Some(plan) => {
+            finish::check_operands(plan, problem, operands)?;
+            operands.kept
+        }
+        None => 0,
+    };
     let bias = if problem.has_bias() { operands.bias } else { 0 };
     let mut weights = operands.weights;
     let mut hidden_states = operands.hidden_states;
@@ -59,6 +67,7 @@ pub(super) unsafe fn sample(
         scores: without_provenance_mut(operands.scores as usize),
         margins: without_provenance_mut(operands.margins as usize),
         workspace: without_provenance_mut(operands.workspace as usize),
+        values: without_provenance_mut(kept as usize),
         ..problem.sample_params()
     };
     let geometry =
@@ -80,10 +89,15 @@ pub(super) unsafe fn sample(
             let share_rows = variant.tile_b / variant.cluster;
             let mut hidden_states = hopper.tensor_maps.encode(hidden_states, share_rows)?;
             let early = (start == Start::Early).then_some(&hopper.programmatic);
-            launch_with((&raw mut weights).cast(), (&raw mut hidden_states).cast(), early)
+            launch_with((&raw mut weights).cast(), (&raw mut hidden_states).cast(), early)?;
         }
         // The other kernels do not wait by themselves.
-        _ => launch_with((&raw mut weights).cast(), (&raw mut hidden_states).cast(), None),
+        _ => launch_with((&raw mut weights).cast(), (&raw mut hidden_states).cast(), None)?,
+    }
+    match &plan.finish {
+        // SAFETY: as above, of the entry that finishes what the one before left.
+        Some(plan) => unsafe { finish::finish(module, plan, problem, operands, params, stream) },
+        None => Ok(()),
     }
 }
 
@@ -205,6 +219,7 @@ mod tests {
             margins: 0,
             workspace: 0x9_0010,
             workspace_bytes: crate::workspace_bytes(&problem()),
+            ..RawOperands::default()
         }
     }
 

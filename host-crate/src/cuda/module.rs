@@ -11,7 +11,7 @@ use super::driver::{self, Handle, check};
 use super::programmatic::Launcher;
 use super::tensor_map::Encoder;
 use crate::error::{Call, Error};
-use crate::plan::{DeviceLimits, VariantId};
+use crate::plan::{DeviceLimits, VariantId, kept_variant};
 
 /// Runs on compute capability 8.0 and everything later.
 const PTX_SM_80: &str = concat!(include_str!("../../ptx/flash_sampling.sm_80.ptx"), "\0");
@@ -37,6 +37,8 @@ pub(super) struct Module {
     variants: Vec<(&'static Variant, Handle)>,
     /// Where one of them is a kernel for Hopper.
     pub(super) hopper: Option<Hopper>,
+    /// Finishes rows with features.
+    pub(super) finish: Handle,
     pub(super) noise: Handle,
     pub(super) noise_digest: Handle,
     /// Keeps the entries loaded.
@@ -73,10 +75,14 @@ impl Module {
         };
         let variants: Vec<_> =
             VARIANTS.iter().filter(runs).map(entry).collect::<Result<_, Error>>()?;
+        let finish = loaded.entry(kept_variant(capability).entry)?;
+        // A problem's vocabulary decides how much of it a launch asks for.
+        opt_in(finish, device.limits.shared_bytes_per_block, &device.limits)?;
         let for_hopper = variants.iter().any(|(variant, _)| variant.kernel == Kernel::SampleSm90);
         Ok(Self {
             variants,
             hopper: for_hopper.then(Hopper::look_up).transpose()?,
+            finish,
             noise: loaded.entry(NOISE_ENTRY)?,
             noise_digest: loaded.entry(NOISE_DIGEST_ENTRY)?,
             _loaded: loaded,
