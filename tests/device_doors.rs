@@ -225,6 +225,7 @@ fn cudarc_allocates_and_provides_the_stream() {
             margins: 0,
             workspace: workspace.device_ptr_mut(&stream).0,
             workspace_bytes,
+            ..RawOperands::default()
         };
         // SAFETY: the slices have the problem's sizes and outlive the stream's work, which
         // the copy below waits for; the workspace is zero; the stream is of the primary
