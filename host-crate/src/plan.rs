@@ -15,7 +15,6 @@ mod finish;
 mod gpu;
 
 pub use finish::Finish;
-pub(crate) use finish::kept_variant;
 
 /// What the planner has to know of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -165,7 +164,7 @@ impl Plan {
             grid: grid(chosen, problem, limits),
             shared_bytes: chosen.shared_bytes,
             workspace_bytes: workspace_bytes(problem),
-            kept_bytes: finish.as_ref().map_or(0, Finish::kept_bytes),
+            kept_bytes: finish.map_or(0, |finish| finish.kept_bytes),
             finish,
             refused: refused(
                 VARIANTS.iter().filter(|variant| variant.name != chosen.name),
@@ -351,7 +350,7 @@ mod tests {
         let with = plan(&problem);
         let finish = with.finish.unwrap();
         assert_eq!((with.grid, with.workspace_bytes), (none.grid, none.workspace_bytes));
-        assert!(finish.slice_in_shared && finish.layout.raw_values.is_none());
+        assert!(finish.slice_in_shared && finish.raw_values.is_none());
         assert_eq!(finish.grid, 3 * 8, "a cluster a row");
         assert!(with.kept_bytes >= values_bytes && with.kept_bytes < values_bytes + 200_000);
         assert!(
@@ -361,13 +360,10 @@ mod tests {
         let old = Plan::for_gpu(&problem, &A100, None).unwrap();
         let finish = old.finish.unwrap();
         assert_eq!((finish.slice_in_shared, finish.grid), (false, 3));
-        assert_eq!(
-            (finish.layout.raw_values, old.kept_bytes),
-            (Some(values_bytes), 2 * values_bytes)
-        );
+        assert_eq!((finish.raw_values, old.kept_bytes), (Some(values_bytes), 2 * values_bytes));
         let many = Problem::builder(5_000, 1_000, 64).features(features).build().unwrap();
         let waves = plan(&many).finish.unwrap().grid;
-        assert!(waves % 8 == 0 && waves <= 264, "{waves}");
+        assert!(waves.is_multiple_of(8) && waves <= 264, "{waves}");
     }
 
     #[test]

@@ -3,17 +3,16 @@
 use std::ptr::{null, without_provenance, without_provenance_mut};
 
 use flash_sampling_kernels::abi::SampleParams;
-use flash_sampling_kernels::abi::kept::{KeptParams, ReportParams};
+use flash_sampling_kernels::abi::kept::{KEPT_VARIANTS, KeptParams, ReportParams};
 
 use super::driver::Handle;
 use super::launch::{Geometry, launch};
 use super::module::Module;
 use super::{RawOperands, RawReport};
-use crate::error::{Error, LayoutRule, Operand, ReportPart};
+use crate::error::{Error, LayoutRule, Need, Operand, ReportPart};
 use crate::plan::Finish;
 use crate::problem::{Features, Problem};
 use crate::report::Wanted;
-use crate::workspace::check_kept;
 
 /// Alignment of the memory for values.
 const KEPT_ALIGNMENT_BYTES: u64 = 16;
@@ -32,7 +31,12 @@ pub(super) unsafe fn finish(
     stream: Handle,
 ) -> Result<(), Error> {
     let Features { rows, raw, processed, transform } = problem.features();
-    let Finish { grid: blocks, threads, shared_bytes, slice_in_shared, layout, .. } = *plan;
+    let function = module.finish(plan.entry).ok_or(Error::Unsupported {
+        need: Need::VariantName,
+        limit: KEPT_VARIANTS.len() as u64,
+        found: 0,
+    })?;
+    let Finish { grid: blocks, threads, shared_bytes, .. } = *plan;
     let part = |offset: Option<u64>| {
         let address = offset.map_or(0, |offset| operands.kept + offset);
         without_provenance_mut::<u8>(address as usize)
@@ -42,16 +46,16 @@ pub(super) unsafe fn finish(
         features: if rows { without_provenance(operands.features as usize) } else { null() },
         raw: report_params(raw, &operands.raw),
         processed: report_params(processed, &operands.processed),
-        raw_values: part(layout.raw_values).cast(),
-        scratch: part(layout.scratch),
+        raw_values: part(plan.raw_values).cast(),
+        scratch: part(plan.scratch),
         softcap: transform.softcap.unwrap_or(0.0),
         scale: transform.scale,
         scale_first: transform.scale_first.into(),
-        slice_in_shared: slice_in_shared.into(),
+        slice_in_shared: plan.slice_in_shared.into(),
     };
     let geometry = Geometry { blocks, threads, shared_bytes };
     // SAFETY: the entry takes `KeptParams` (`abi/kept.rs`); the rest is the caller's promise.
-    unsafe { launch(module.finish, geometry, &mut [(&raw mut params).cast()], stream) }
+    unsafe { launch(function, geometry, &mut [(&raw mut params).cast()], stream) }
 }
 
 fn report_params(wanted: Wanted, report: &RawReport) -> ReportParams {
@@ -79,7 +83,10 @@ pub(super) fn check_operands(
 ) -> Result<(), Error> {
     let features = problem.features();
     check_address(Operand::Kept, operands.kept, KEPT_ALIGNMENT_BYTES)?;
-    check_kept(&plan.layout, operands.kept_bytes)?;
+    if operands.kept_bytes < plan.kept_bytes {
+        let (operand, rule) = (Operand::Kept, LayoutRule::Bytes(plan.kept_bytes));
+        return Err(Error::Layout { operand, rule, found: operands.kept_bytes });
+    }
     if features.rows {
         check_address(Operand::Features, operands.features, 8)?;
     }

@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::ptr;
 use std::sync::Arc;
 
+use flash_sampling_kernels::abi::kept::KEPT_VARIANTS;
 use flash_sampling_kernels::abi::{Kernel, NOISE_DIGEST_ENTRY, NOISE_ENTRY, VARIANTS, Variant};
 
 use super::device::{Device, InContext};
@@ -11,7 +12,7 @@ use super::driver::{self, Handle, check};
 use super::programmatic::Launcher;
 use super::tensor_map::Encoder;
 use crate::error::{Call, Error};
-use crate::plan::{DeviceLimits, VariantId, kept_variant};
+use crate::plan::{DeviceLimits, VariantId};
 
 /// Runs on compute capability 8.0 and everything later.
 const PTX_SM_80: &str = concat!(include_str!("../../ptx/flash_sampling.sm_80.ptx"), "\0");
@@ -37,8 +38,8 @@ pub(super) struct Module {
     variants: Vec<(&'static Variant, Handle)>,
     /// Where one of them is a kernel for Hopper.
     pub(super) hopper: Option<Hopper>,
-    /// Finishes rows with features.
-    pub(super) finish: Handle,
+    /// The one that finishes rows with features, by name.
+    finish: Option<(&'static str, Handle)>,
     pub(super) noise: Handle,
     pub(super) noise_digest: Handle,
     /// Keeps the entries loaded.
@@ -75,9 +76,15 @@ impl Module {
         };
         let variants: Vec<_> =
             VARIANTS.iter().filter(runs).map(entry).collect::<Result<_, Error>>()?;
-        let finish = loaded.entry(kept_variant(capability).entry)?;
-        // A problem's vocabulary decides how much of it a launch asks for.
-        opt_in(finish, device.limits.shared_bytes_per_block, &device.limits)?;
+        let finish = match KEPT_VARIANTS.iter().find(|variant| variant.runs_on(capability)) {
+            Some(variant) => {
+                let function = loaded.entry(variant.entry)?;
+                // A problem's vocabulary decides how much of this a launch asks for.
+                opt_in(function, device.limits.shared_bytes_per_block, &device.limits)?;
+                Some((variant.entry, function))
+            }
+            None => None,
+        };
         let for_hopper = variants.iter().any(|(variant, _)| variant.kernel == Kernel::SampleSm90);
         Ok(Self {
             variants,
@@ -92,6 +99,11 @@ impl Module {
     /// A variant on a GPU, and its entry.
     pub(super) fn entry(&self, id: VariantId) -> Option<(&'static Variant, Handle)> {
         self.variants.iter().copied().find(|(variant, _)| VariantId::Gpu(variant) == id)
+    }
+
+    /// The entry of that name that finishes rows.
+    pub(super) fn finish(&self, name: &str) -> Option<Handle> {
+        self.finish.filter(|(entry, _)| *entry == name).map(|(_, function)| function)
     }
 }
 
