@@ -40,6 +40,7 @@ mod backend;
 mod cpu;
 pub mod cuda;
 mod error;
+mod features;
 mod inputs;
 mod matrix;
 mod output;

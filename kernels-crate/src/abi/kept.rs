@@ -3,8 +3,87 @@
 //! memory, and one more kernel, launched behind it, finishes them
 //! (`kernels/sample_kept.rs`).
 
-use super::SampleParams;
-use crate::dims::align_up;
+use core::mem::size_of;
+use core::ptr::{null, null_mut};
+
+use super::{SampleParams, TILE_V};
+use crate::dims::{align_up, ceil_div};
+use crate::kernels::sample_kept::{Exchange, Shared};
+
+/// One compilation of that kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptVariant {
+    /// PTX symbol; its one parameter is [`KeptParams`].
+    pub entry: &'static str,
+    /// Least compute capability, as major · 10 + minor.
+    pub compute_capability: u32,
+    /// Whether it runs on that compute capability alone.
+    pub arch_specific: bool,
+    /// Blocks of a cluster, which work on one row together; a grid holds whole clusters.
+    pub cluster: u32,
+    /// Blocks that should share a multiprocessor when its shared memory allows.
+    pub blocks_per_sm: u32,
+}
+
+impl KeptVariant {
+    /// Whether a device of this compute capability runs it.
+    pub const fn runs_on(&self, compute_capability: u32) -> bool {
+        if self.arch_specific {
+            compute_capability == self.compute_capability
+        } else {
+            compute_capability >= self.compute_capability
+        }
+    }
+
+    /// Dynamic shared memory of a block, with or without its slice of a row of `vocab`
+    /// values.
+    pub const fn shared_bytes(&self, vocab: u32, slice_in_shared: bool) -> u64 {
+        let slice = if slice_in_shared { slice_len(vocab, self.cluster) * 4 } else { 0 };
+        size_of::<Shared>() as u64 + slice
+    }
+
+    /// Bytes of [`KeptParams::scratch`] for a grid of `clusters` clusters.
+    pub const fn scratch_bytes(&self, clusters: u32) -> u64 {
+        let blocks = if self.cluster == 1 { 0 } else { self.cluster as u64 * clusters as u64 };
+        blocks * EXCHANGES * size_of::<Exchange>() as u64
+    }
+}
+
+/// The best first: the first that runs on a device serves it.
+pub const KEPT_VARIANTS: &[KeptVariant] = &[
+    KeptVariant {
+        entry: "flash_sampling_sample_kept_cluster",
+        compute_capability: 90,
+        arch_specific: true,
+        cluster: CLUSTER,
+        blocks_per_sm: 2,
+    },
+    KeptVariant {
+        entry: "flash_sampling_sample_kept",
+        compute_capability: 80,
+        arch_specific: false,
+        cluster: 1,
+        blocks_per_sm: 2,
+    },
+];
+
+/// Threads of a block.
+pub const THREADS: u32 = 512;
+
+/// Blocks of a cluster, where there are clusters: as many as every such device can have.
+pub const CLUSTER: u32 = 8;
+
+/// What the blocks of a cluster tell each other in turn: the one that is written, and the
+/// one that may still be read.
+pub const EXCHANGES: u64 = 2;
+
+/// Most values of a row of `vocab` that a block of a cluster of `cluster` has: whole tiles,
+/// wherever the first begins.
+pub const fn slice_len(vocab: u32, cluster: u32) -> u64 {
+    let most_lead = TILE_V as u64 - 1;
+    let tiles = ceil_div(most_lead + vocab as u64, TILE_V as u64);
+    ceil_div(tiles, cluster as u64) * TILE_V as u64
+}
 
 /// A token of the prompt or of the text so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +153,29 @@ pub struct RowFeatures {
 }
 
 impl RowFeatures {
+    /// Asks for nothing.
+    pub const NONE: Self = Self {
+        seen: null(),
+        logit_bias: null(),
+        bitmask: null(),
+        allow_list: null(),
+        ban_list: null(),
+        n_seen: 0,
+        n_logit_bias: 0,
+        n_allowed: 0,
+        n_banned: 0,
+        top_k: 0,
+        top_p: 1.0,
+        min_p: 0.0,
+        top_n_sigma: 0.0,
+        epsilon_cutoff: 0.0,
+        eta_cutoff: 0.0,
+        repetition: 1.0,
+        frequency: 0.0,
+        presence: 0.0,
+        options: 0,
+    };
+
     /// Bit of `options`: min_p comes after top_p.
     pub const MIN_P_LAST: u32 = 1;
     /// Bit of `options`: filters are measured on all tokens.
@@ -104,6 +206,29 @@ pub struct ReportParams {
     pub best: u32,
 }
 
+impl ReportParams {
+    /// Wants nothing.
+    pub const NONE: Self = Self {
+        log_sum_exps: null_mut(),
+        logprobs: null_mut(),
+        ranks: null_mut(),
+        entropies: null_mut(),
+        best_tokens: null_mut(),
+        best_logprobs: null_mut(),
+        best: 0,
+    };
+
+    /// Whether it wants anything.
+    #[inline(always)]
+    pub fn any(&self) -> bool {
+        !self.log_sum_exps.is_null()
+            | !self.logprobs.is_null()
+            | !self.ranks.is_null()
+            | !self.entropies.is_null()
+            | (self.best > 0)
+    }
+}
+
 /// Parameters of the kernel that finishes such rows.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -116,12 +241,20 @@ pub struct KeptParams {
     pub raw: ReportParams,
     /// Of each row's.
     pub processed: ReportParams,
+    /// `[B, values_stride(V)]` f32, written, if slices are not in shared memory and `raw` is
+    /// wanted; else null.
+    pub raw_values: *mut f32,
+    /// [`KeptVariant::scratch_bytes`], aligned to 16, of any content; null where they are 0.
+    pub scratch: *mut u8,
     /// `cap·tanh(x / cap)`; 0 is off.
     pub softcap: f32,
     /// 1 is off.
     pub scale: f32,
     /// Whether the scale comes before the cap: 0 or 1.
     pub scale_first: u32,
+    /// Whether the launch gave each block shared memory for its slice of a row's values: 0 or
+    /// 1. Without it, the kernel changes them in `sample.values`.
+    pub slice_in_shared: u32,
 }
 
 /// f32 values from one kept row to the next.
