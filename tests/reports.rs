@@ -17,7 +17,8 @@ const ALL: Wanted = Wanted { logprobs: true, ranks: true, entropies: true, best:
 /// The output of a case, the same bits on every variant and number of threads.
 fn sample(case: &Case, raw: Wanted, processed: Wanted) -> Output {
     let mut agreed: Option<Output> = None;
-    for variant in [CpuVariant::Portable, CpuVariant::Avx2, CpuVariant::Avx512] {
+    let reference = CpuVariant::Reference;
+    for variant in [reference, CpuVariant::Portable, CpuVariant::Avx2, CpuVariant::Avx512] {
         for threads in [1, 2, 5].into_iter().filter(|_| variant.available()) {
             let options = CpuOptions { threads: Some(threads), variant: Some(variant) };
             let mut sampler = Sampler::cpu_with(options).unwrap();

@@ -62,13 +62,13 @@ impl Penalties {
 
     /// The repetition penalty.
     #[inline(always)]
-    fn repeat(self, y: f32) -> f32 {
+    pub fn repeat(self, y: f32) -> f32 {
         if y > 0.0 { y / self.repetition } else { y * self.repetition }
     }
 
     /// The frequency and presence penalties of a token that was generated `count` times.
     #[inline(always)]
-    fn count(self, y: f32, count: u32) -> f32 {
+    pub fn count(self, y: f32, count: u32) -> f32 {
         let y = y - self.frequency * count as f32;
         if count > 0 { y - self.presence } else { y }
     }

@@ -37,20 +37,12 @@ pub(super) struct Scratch {
     raw_values: Vec<f32>,
     /// One row's, for calls that want none.
     slice: Vec<f32>,
-    /// `[B]`.
-    features: Vec<Features>,
+    /// `[B]`; their addresses are those of the last call.
+    features: Vec<RowFeatures>,
     /// Those of all rows.
     biases: Vec<TokenBias>,
+    shared: Option<Box<MaybeUninit<sample_kept::Shared>>>,
 }
-
-/// Their addresses are set anew in each call.
-#[derive(Debug)]
-struct Features(RowFeatures);
-
-// SAFETY: nobody reads through the addresses between calls.
-unsafe impl Send for Features {}
-// SAFETY: the same.
-unsafe impl Sync for Features {}
 
 impl Scratch {
     pub(super) fn run(&mut self, run: &Run<'_>, output: &mut Output) -> Result<(), Error> {
@@ -72,7 +64,7 @@ impl Scratch {
                 values: self.values.as_mut_ptr(),
                 ..problem.sample_params()
             },
-            features: self.features.as_ptr().cast(),
+            features: self.features.as_ptr(),
             raw: report_params(&mut output.raw),
             processed: report_params(&mut output.processed),
             raw_values: if run.raw.any() { self.raw_values.as_mut_ptr() } else { null_mut() },
@@ -84,7 +76,7 @@ impl Scratch {
             slice_in_shared: (!run.raw.any()).into(),
         };
         let mut shared = MaybeUninit::<sample_simt::Shared>::uninit();
-        let mut kept_shared = Box::<sample_kept::Shared>::new_uninit();
+        let kept_shared = self.shared.get_or_insert_with(Box::new_uninit);
         // SAFETY: `Problem` checked the sizes, `Inputs::problem` and `MatrixRef` that the
         // slices hold them, `TokenRules` the lists; outputs and scratch were resized to them;
         // the shared memories are this block's own, and legs write what later legs read.
@@ -136,7 +128,7 @@ impl Scratch {
             let TokenRules { seen, bitmask, allow_list, ban_list, .. } = rules;
             let (logit_bias, rest) = biases.split_at(rules.logit_bias.len());
             biases = rest;
-            self.features.push(Features(RowFeatures {
+            self.features.push(RowFeatures {
                 seen: seen.as_ptr(),
                 logit_bias: logit_bias.as_ptr(),
                 bitmask: bitmask.map_or(null(), <[u32]>::as_ptr),
@@ -147,7 +139,7 @@ impl Scratch {
                 n_allowed: allow_list.map_or(0, <[u32]>::len) as u32,
                 n_banned: ban_list.len() as u32,
                 ..row_features(params)
-            }));
+            });
         }
     }
 }

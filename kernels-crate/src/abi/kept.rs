@@ -152,6 +152,11 @@ pub struct RowFeatures {
     pub options: u32,
 }
 
+// SAFETY: addresses; who reads through them sees to it that they are valid there.
+unsafe impl Send for RowFeatures {}
+// SAFETY: the same.
+unsafe impl Sync for RowFeatures {}
+
 impl RowFeatures {
     /// Asks for nothing.
     pub const NONE: Self = Self {
