@@ -3,10 +3,10 @@
 use std::mem::MaybeUninit;
 use std::ptr::{null, null_mut};
 
+use flash_sampling_kernels::abi::SampleParams;
 use flash_sampling_kernels::abi::kept::{
     KeptParams, ReportParams, RowFeatures, TokenBias, slice_len, values_stride,
 };
-use flash_sampling_kernels::abi::SampleParams;
 use flash_sampling_kernels::dims::ceil_div;
 use flash_sampling_kernels::kernels::{sample_kept, sample_simt};
 

@@ -100,9 +100,8 @@ unsafe fn features(params: &KeptParams, row: u32) -> RowFeatures {
 #[inline(always)]
 unsafe fn is_kept(params: &KeptParams, row: u32) -> bool {
     // SAFETY: `row < B`.
-    let (features, temperature) = unsafe {
-        (features(params, row), params.sample.temperatures.add(row as usize).read())
-    };
+    let (features, temperature) =
+        unsafe { (features(params, row), params.sample.temperatures.add(row as usize).read()) };
     let penalized = features.n_seen > 0 && penalties(&features) != Penalties::NONE;
     params.raw.any()
         | params.processed.any()

@@ -3,7 +3,7 @@
 
 use core::arch::asm;
 
-use super::{block_barrier, shared_address, shuffle_from, thread_idx};
+use super::{block_barrier, opaque, shared_address, shuffle_from, thread_idx};
 
 /// Lanes of a warp.
 const LANES: u32 = 32;
@@ -18,10 +18,10 @@ pub unsafe fn block_reduce<const N: usize, const THREADS: usize>(
     mut give: impl FnMut(u32) -> [u64; N],
     combine: impl Fn([u64; N], [u64; N]) -> [u64; N],
 ) -> [u64; N] {
-    let thread = thread_idx();
+    let thread = own_thread();
     let (warp, lane) = (thread / LANES, thread % LANES);
     let mut mine = give(thread);
-    let mut distance = LANES / 2;
+    let mut distance = opaque(LANES / 2);
     while distance != 0 {
         mine = combine(mine, mine.map(|word| shuffle_u64(word, lane ^ distance)));
         distance /= 2;
@@ -33,9 +33,9 @@ pub unsafe fn block_reduce<const N: usize, const THREADS: usize>(
         }
         block_barrier();
         let mut all = slots.read();
-        let mut warp = 1;
-        while warp < THREADS / LANES as usize {
-            all = combine(all, slots.add(warp).read());
+        let (mut warp, warps) = (1, opaque(THREADS as u32 / LANES));
+        while warp < warps {
+            all = combine(all, slots.add(warp as usize).read());
             warp += 1;
         }
         block_barrier();
@@ -54,12 +54,12 @@ pub unsafe fn block_scan<const THREADS: usize>(
     mut give: impl FnMut(u32) -> u64,
     mut take: impl FnMut(u32, u64, u64),
 ) {
-    let thread = thread_idx();
+    let thread = own_thread();
     let (warp, lane) = (thread / LANES, thread % LANES);
     let own = give(thread);
     let mut sum = own;
-    let mut distance = 1;
-    while distance < LANES {
+    let (mut distance, lanes) = (1, opaque(LANES));
+    while distance < lanes {
         let before = shuffle_u64(sum, lane.wrapping_sub(distance) % LANES);
         sum += if lane >= distance { before } else { 0 };
         distance *= 2;
@@ -71,15 +71,22 @@ pub unsafe fn block_scan<const THREADS: usize>(
         }
         block_barrier();
         let mut before = sum - own;
-        let mut earlier = 0;
-        while earlier < THREADS / LANES as usize {
-            let theirs = slots.add(earlier).read();
-            before += if earlier < warp as usize { theirs } else { 0 };
+        let (mut earlier, warps) = (0, opaque(THREADS as u32 / LANES));
+        while earlier < warps {
+            let theirs = slots.add(earlier as usize).read();
+            before += if earlier < warp { theirs } else { 0 };
             earlier += 1;
         }
         take(thread, before, own);
     }
     block_barrier();
+}
+
+/// Index of the thread; opaque, or what follows from it in each leg of a long kernel would
+/// be computed ahead and cost registers until then.
+#[inline(always)]
+fn own_thread() -> u32 {
+    opaque(thread_idx())
 }
 
 /// The value of lane `lane`, in two halves.

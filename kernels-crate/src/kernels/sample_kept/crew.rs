@@ -89,10 +89,12 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
         self.rank
     }
 
-    /// Runs a leg.
+    /// Runs a leg. The thread is opaque: what follows from it would be computed ahead, and
+    /// cost registers until then.
     #[inline(always)]
     pub(super) fn leg(&self, mut run: impl FnMut(u32)) {
-        arch::leg(&mut PerThread::<(), THREADS_LEN>::new(()), |thread, ()| run(thread));
+        let mut none = PerThread::<(), THREADS_LEN>::new(());
+        arch::leg(&mut none, |thread, ()| run(arch::opaque(thread)));
     }
 
     /// Combines what the block's threads give.
@@ -144,8 +146,8 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
                 }
             });
             arch::cluster_barrier();
-            let mut rank = 0;
-            while rank < CLUSTER {
+            let (mut rank, ranks) = (0, arch::opaque(CLUSTER));
+            while rank < ranks {
                 let theirs = (&raw const (*self.exchange(rank)).words).cast::<u64>();
                 let mut words = [0; N];
                 let mut i = 0;
@@ -241,11 +243,7 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
     /// Gathers the keys of all tokens that are `wanted`, at most [`LIST`], and tells how many
     /// there are.
     #[inline(always)]
-    pub(super) unsafe fn gather(
-        &mut self,
-        slice: Slice,
-        wanted: impl Fn(u32, f32) -> bool,
-    ) -> u32 {
+    pub(super) unsafe fn gather(&mut self, slice: Slice, wanted: impl Fn(u32, f32) -> bool) -> u32 {
         // SAFETY: as in `fill`.
         unsafe {
             let keys = (&raw mut (*self.shared).keys).cast::<Key>();
@@ -277,8 +275,8 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
                 }
             });
             arch::cluster_barrier();
-            let (mut before, mut rank) = (0, 0);
-            while rank < CLUSTER {
+            let (mut before, mut rank, ranks) = (0, 0, arch::opaque(CLUSTER));
+            while rank < ranks {
                 let theirs = self.exchange(rank);
                 let words = (&raw const (*theirs).words).cast::<u64>();
                 let n = arch::load_shared_u32((&raw const (*theirs).counts).cast());
@@ -299,7 +297,7 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
     /// Block `rank`'s part of the exchange whose turn it is.
     #[inline(always)]
     fn exchange(&self, rank: u32) -> *mut Exchange {
-        self.exchanges.wrapping_add((self.turn * CLUSTER + rank) as usize)
+        self.exchanges.wrapping_add(arch::opaque(self.turn * CLUSTER + rank) as usize)
     }
 }
 

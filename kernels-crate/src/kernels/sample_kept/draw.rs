@@ -1,7 +1,7 @@
 //! Draws from the tokens that a row's filters keep, and what the sampling kernels write.
 
-use super::crew::Crew;
 use super::Slice;
+use super::crew::Crew;
 use crate::abi::kept::{KeptParams, THREADS};
 use crate::abi::{NO_TOKEN, TILE_V};
 use crate::arch;

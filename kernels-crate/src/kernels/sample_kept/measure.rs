@@ -42,8 +42,7 @@ struct Split {
 }
 
 impl Split {
-    const RUNGS: Self =
-        Self { by_key: false, greatest: Key::NONE, least: Key::NONE, shift: 0 };
+    const RUNGS: Self = Self { by_key: false, greatest: Key::NONE, least: Key::NONE, shift: 0 };
 
     /// Keys from `greatest` down to `least`, in as many pieces as there are rungs or fewer.
     #[inline(always)]
@@ -128,9 +127,8 @@ impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
                 let (greatest, least) = self.ends(is_there);
                 split = Split::keys(greatest, least);
                 histogram = &raw mut (*shared).pieces;
-                let bucket = move |index, y| {
-                    (split.place(scale, index, y), scale.mass(scale.gap(y)))
-                };
+                let bucket =
+                    move |index, y| (split.place(scale, index, y), scale.mass(scale.gap(y)));
                 self.crew.fill(histogram, slice, bucket);
             }
         }
@@ -213,9 +211,8 @@ impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
     #[inline(always)]
     unsafe fn ends(&mut self, wanted: impl Fn(u32, f32) -> bool) -> (Key, Key) {
         let slice = self.slice;
-        let greater = |a: [u64; 2], b: [u64; 2]| {
-            [core::cmp::max(a[0], b[0]), core::cmp::max(a[1], b[1])]
-        };
+        let greater =
+            |a: [u64; 2], b: [u64; 2]| [core::cmp::max(a[0], b[0]), core::cmp::max(a[1], b[1])];
         // SAFETY: the values are there.
         let [greatest, least] = unsafe {
             let give = |thread| {
@@ -262,9 +259,8 @@ impl<const CLUSTER: u32> Row for KeptRow<'_, CLUSTER> {
             // SAFETY: the values are there.
             unsafe {
                 let ladder = &raw mut (*self.crew.shared).ladder;
-                let bucket = |index, y| {
-                    (Split::RUNGS.place(scale, index, y), scale.mass(scale.gap(y)))
-                };
+                let bucket =
+                    |index, y| (Split::RUNGS.place(scale, index, y), scale.mass(scale.gap(y)));
                 self.crew.fill(ladder, self.slice, bucket);
                 let masses = (&raw const (*ladder).masses).cast::<u64>();
                 let give = |thread: u32| [masses.add(thread as usize).read()];

@@ -91,7 +91,11 @@ unsafe fn of_draws<const CLUSTER: u32>(
                 let place = (token - sample.first_token).wrapping_sub(slice.first);
                 let bits_of = |thread: u32| {
                     let is_here = thread == 0 && place < slice.len;
-                    [if is_here { slice.values.add(place as usize).read().to_bits() as u64 } else { 0 }]
+                    [if is_here {
+                        slice.values.add(place as usize).read().to_bits() as u64
+                    } else {
+                        0
+                    }]
                 };
                 let [bits] = of_row.crew.reduce(bits_of, |[a], [b]| [a | b]);
                 let y = f32::from_bits(bits as u32);
