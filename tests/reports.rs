@@ -13,7 +13,8 @@ fn variants_and_threads_agree_in_every_bit() {
         let rules = case.token_rules();
         let inputs = case.inputs().with_token_rules(&rules);
         let mut agreed: Option<String> = None;
-        for variant in [CpuVariant::Portable, CpuVariant::Avx2, CpuVariant::Avx512] {
+        let reference = CpuVariant::Reference;
+        for variant in [reference, CpuVariant::Portable, CpuVariant::Avx2, CpuVariant::Avx512] {
             for threads in [1, 2, 5].into_iter().filter(|_| variant.available()) {
                 let options = CpuOptions { threads: Some(threads), variant: Some(variant) };
                 let mut sampler = Sampler::cpu_with(options).unwrap();

@@ -87,14 +87,6 @@ pub enum Error {
         /// The id.
         found: u32,
     },
-    /// The parameter is valid, but computed by the CPU's fast variants alone.
-    #[error("unsupported: {}{param} on a GPU or by the reference", RowPrefix(*.row))]
-    UnsupportedParam {
-        /// The batch row, or `None` for a parameter of the whole call.
-        row: Option<u32>,
-        /// The parameter.
-        param: Param,
-    },
     /// The problem is valid, but nothing here can run it.
     #[error("unsupported: {}", Unmet { need: *.need, limit: *.limit, found: *.found })]
     Unsupported {

@@ -1,15 +1,13 @@
 //! What a row asks for, as the device reads it.
 #![forbid(unsafe_code)]
 
-use std::ptr::null;
-
 use flash_sampling_kernels::abi::kept::RowFeatures;
 use flash_sampling_kernels::transform::Penalties;
 
 use crate::params::{EditOrder, FilterOrder, SamplingParams};
 
 impl From<&SamplingParams> for RowFeatures {
-    /// A row's parameters, which are checked by [`validate`](crate::validate) and not here; the
+    /// A row's parameters, which [`validate`](crate::validate) checks and this does not; the
     /// lists are empty.
     fn from(params: &SamplingParams) -> Self {
         row_features(params)
@@ -27,15 +25,6 @@ pub(crate) fn row_features(params: &SamplingParams) -> RowFeatures {
         (params.edit_order == EditOrder::BiasLast, RowFeatures::BIAS_LAST),
     ];
     RowFeatures {
-        seen: null(),
-        logit_bias: null(),
-        bitmask: null(),
-        allow_list: null(),
-        ban_list: null(),
-        n_seen: 0,
-        n_logit_bias: 0,
-        n_allowed: 0,
-        n_banned: 0,
         top_k: params.top_k.unwrap_or(0),
         top_p: params.top_p,
         min_p: params.min_p,
@@ -46,5 +35,6 @@ pub(crate) fn row_features(params: &SamplingParams) -> RowFeatures {
         frequency,
         presence,
         options: options.iter().map(|&(holds, bit)| if holds { bit } else { 0 }).sum(),
+        ..RowFeatures::NONE
     }
 }

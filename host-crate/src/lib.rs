@@ -45,7 +45,6 @@ mod inputs;
 mod matrix;
 mod output;
 mod params;
-mod plain;
 mod plan;
 mod problem;
 mod report;

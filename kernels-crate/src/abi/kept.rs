@@ -4,12 +4,11 @@
 //! (`kernels/sample_kept.rs`).
 
 use core::mem::size_of;
+use core::ptr::{null, null_mut};
 
 use super::{SampleParams, TILE_V};
 use crate::dims::{align_up, ceil_div};
-
-struct Shared([u64; 2048]);
-struct Exchange([u64; 64]);
+use crate::kernels::sample_kept::{Exchange, Shared};
 
 /// One compilation of that kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +80,8 @@ pub const EXCHANGES: u64 = 2;
 /// Most values of a row of `vocab` that a block of a cluster of `cluster` has: whole tiles,
 /// wherever the first begins.
 pub const fn slice_len(vocab: u32, cluster: u32) -> u64 {
-    let tiles = ceil_div(vocab as u64 + TILE_V as u64 - 1, TILE_V as u64);
+    let most_lead = TILE_V as u64 - 1;
+    let tiles = ceil_div(most_lead + vocab as u64, TILE_V as u64);
     ceil_div(tiles, cluster as u64) * TILE_V as u64
 }
 
@@ -152,7 +152,35 @@ pub struct RowFeatures {
     pub options: u32,
 }
 
+// SAFETY: addresses; who reads through them sees to it that they are valid there.
+unsafe impl Send for RowFeatures {}
+// SAFETY: the same.
+unsafe impl Sync for RowFeatures {}
+
 impl RowFeatures {
+    /// Asks for nothing.
+    pub const NONE: Self = Self {
+        seen: null(),
+        logit_bias: null(),
+        bitmask: null(),
+        allow_list: null(),
+        ban_list: null(),
+        n_seen: 0,
+        n_logit_bias: 0,
+        n_allowed: 0,
+        n_banned: 0,
+        top_k: 0,
+        top_p: 1.0,
+        min_p: 0.0,
+        top_n_sigma: 0.0,
+        epsilon_cutoff: 0.0,
+        eta_cutoff: 0.0,
+        repetition: 1.0,
+        frequency: 0.0,
+        presence: 0.0,
+        options: 0,
+    };
+
     /// Bit of `options`: min_p comes after top_p.
     pub const MIN_P_LAST: u32 = 1;
     /// Bit of `options`: filters are measured on all tokens.
@@ -181,6 +209,29 @@ pub struct ReportParams {
     pub best_logprobs: *mut f32,
     /// N; 0 for none.
     pub best: u32,
+}
+
+impl ReportParams {
+    /// Wants nothing.
+    pub const NONE: Self = Self {
+        log_sum_exps: null_mut(),
+        logprobs: null_mut(),
+        ranks: null_mut(),
+        entropies: null_mut(),
+        best_tokens: null_mut(),
+        best_logprobs: null_mut(),
+        best: 0,
+    };
+
+    /// Whether it wants anything.
+    #[inline(always)]
+    pub fn any(&self) -> bool {
+        !self.log_sum_exps.is_null()
+            | !self.logprobs.is_null()
+            | !self.ranks.is_null()
+            | !self.entropies.is_null()
+            | (self.best > 0)
+    }
 }
 
 /// Parameters of the kernel that finishes such rows.
