@@ -218,7 +218,7 @@ mod tests {
     use super::*;
     use crate::problem::Features;
     use crate::report::Wanted;
-    use flash_sampling_kernels::abi::Dtype;
+    use flash_sampling_kernels::abi::{Dtype, kept::KEPT_VARIANTS};
 
     const H200: DeviceLimits = DeviceLimits {
         compute_capability: 90,
@@ -352,7 +352,11 @@ mod tests {
         assert_eq!((with.grid, with.workspace_bytes), (none.grid, none.workspace_bytes));
         assert!(finish.slice_in_shared && finish.raw_values.is_none());
         assert_eq!(finish.grid, 3 * 8, "a cluster a row");
-        assert!(with.kept_bytes >= values_bytes && with.kept_bytes < values_bytes + 200_000);
+        let scratch_bytes = KEPT_VARIANTS[0].scratch_bytes(3);
+        assert_eq!(
+            (finish.scratch, with.kept_bytes),
+            (Some(values_bytes), values_bytes + scratch_bytes)
+        );
         assert!(
             with.to_string().contains("\nthen             flash_sampling_sample_kept_cluster\n")
         );

@@ -294,9 +294,15 @@ mod tests {
     use crate::error::Operand;
     use crate::problem::Features;
     use crate::token_rules::SeenToken;
+    use flash_sampling_kernels::abi::Dtype;
     use flash_sampling_kernels::transform::Penalties;
 
     const DEVICE: Address = 0x7000_0000;
+
+    fn problem(features: Features, draws: u64) -> Problem {
+        let builder = Problem::builder(3, 70, 2).hidden_dtype(Dtype::F32).features(features);
+        builder.draws(draws).build().unwrap()
+    }
 
     fn words(bytes: &[u8], address: *const impl Sized, n: usize) -> Vec<u32> {
         let begin = (address.addr() as u64 - DEVICE) as usize;
@@ -323,7 +329,7 @@ mod tests {
         let hidden_states = MatrixRef::new(Operand::HiddenStates, &states, 3, 2).unwrap();
         let rows = HostRows { hidden_states, params: &params, rules: &rules };
         let features = Features { rows: true, ..Features::NONE };
-        let problem = Problem::builder(3, 70, 2).features(features).build().unwrap();
+        let problem = problem(features, 1);
         let exchange = Exchange::new(&problem, &rows);
         let mut bytes = vec![0xA5; exchange.bytes as usize];
         exchange.write_inputs(&mut bytes, &problem, &rows, DEVICE);
@@ -358,7 +364,7 @@ mod tests {
     fn reports_are_copied_out_as_they_are_laid_out() {
         let wanted = Wanted { logprobs: true, ranks: false, entropies: true, best: 2 };
         let features = Features { processed: wanted, ..Features::NONE };
-        let problem = Problem::builder(3, 70, 2).draws(2).features(features).build().unwrap();
+        let problem = problem(features, 2);
         let states = [1.0f32; 6];
         let hidden_states = MatrixRef::new(Operand::HiddenStates, &states, 3, 2).unwrap();
         let rows = HostRows { hidden_states, params: &[], rules: &[] };
