@@ -1,7 +1,8 @@
 //! What each feature costs on a GPU, as a ratio to the plain call.
 
 use std::fmt::Write as _;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::Path;
 use std::ptr::without_provenance;
 
@@ -113,7 +114,9 @@ pub fn costs(
 /// # Errors
 /// A file cannot be written.
 pub fn write(stem: &Path, provenance: &[(String, String)], costs: &[Cost]) -> anyhow::Result<()> {
-    let mut csv = csv::Writer::from_path(stem.with_extension("csv"))?;
+    let mut file = File::create(stem.with_extension("csv"))?;
+    provenance.iter().try_for_each(|(name, value)| writeln!(file, "# {name}: {value}"))?;
+    let mut csv = csv::Writer::from_writer(file);
     costs.iter().try_for_each(|cost| csv.serialize(cost))?;
     csv.flush()?;
     let mut text = String::from("# Features on a GPU\n\n");

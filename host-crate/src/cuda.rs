@@ -72,6 +72,7 @@ enum Start {
 
 /// What the rows of a call through the easy door bring from the host; it has been checked.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "nobody takes them"))]
 struct HostRows<'a> {
     /// `[B, D]`.
     hidden_states: MatrixRef<'a>,

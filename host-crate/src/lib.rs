@@ -27,7 +27,7 @@
 //! Beside temperature and key a row may have filters ([`SamplingParams::with_top_k`],
 //! `with_top_p`, `with_min_p` and more), penalties, and rules for single tokens ([`TokenRules`]);
 //! [`Output::raw`] and [`Output::processed`] report log-probabilities and more if they are
-//! told to ([`Wanted`]). Those are the CPU's so far: a GPU refuses them by name.
+//! told to ([`Wanted`]).
 //!
 //! A row's noise depends on its [`NoiseKey`], the draw and the token alone: not on the
 //! batch around it, the thread count, the variant or the machine.

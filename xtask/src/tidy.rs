@@ -392,10 +392,8 @@ fn locked_sources_are_public(tree: &Tree) -> Vec<String> {
 
 fn changelog_is_open(tree: &Tree) -> Vec<String> {
     let text = tree.get("CHANGELOG.md").unwrap_or_default();
-    match text.lines().any(|line| line.trim_end() == "## [Unreleased]") {
-        true => Vec::new(),
-        false => vec!["CHANGELOG.md:1: no section \"## [Unreleased]\"".into()],
-    }
+    let is_open = text.lines().any(|line| line.trim_end() == "## [Unreleased]");
+    if is_open { vec![] } else { vec!["CHANGELOG.md:1: no section \"## [Unreleased]\"".into()] }
 }
 
 #[cfg(test)]
