@@ -55,95 +55,75 @@ pub trait Row {
     fn weight(&self, kept: Cut) -> f32;
 }
 
-/// A row's filters.
+/// A row's filters, read where they are used: a kernel has no registers for all of them.
 #[derive(Clone, Copy, Debug)]
-pub struct Filters {
-    /// At which they are measured.
+pub struct Filters<'a> {
+    features: &'a RowFeatures,
+    /// The row's.
     temperature: f32,
-    /// 0 is off.
-    top_k: u32,
-    /// 1 is off.
-    top_p: f32,
-    /// These four: 0 is off.
-    min_p: f32,
-    top_n_sigma: f32,
-    epsilon_cutoff: f32,
-    eta_cutoff: f32,
-    /// Bits of [`RowFeatures`].
-    options: u32,
 }
 
-impl Filters {
+impl<'a> Filters<'a> {
     /// Those of a row at this temperature.
     #[inline(always)]
-    pub fn new(features: &RowFeatures, temperature: f32) -> Self {
-        let at_one = features.options & RowFeatures::FILTERS_AT_ONE != 0;
-        Self {
-            temperature: if at_one && temperature > 0.0 { 1.0 } else { temperature },
-            top_k: features.top_k,
-            top_p: features.top_p,
-            min_p: features.min_p,
-            top_n_sigma: features.top_n_sigma,
-            epsilon_cutoff: features.epsilon_cutoff,
-            eta_cutoff: features.eta_cutoff,
-            options: features.options,
-        }
+    pub fn new(features: &'a RowFeatures, temperature: f32) -> Self {
+        Self { features, temperature }
     }
 
     /// Whether they may keep a token from being drawn.
     #[inline(always)]
     pub fn any(&self) -> bool {
-        let asked = self.need_masses() | (self.min_p > 0.0) | (self.top_n_sigma > 0.0);
+        let RowFeatures { min_p, top_n_sigma, .. } = *self.features;
+        let asked = self.need_masses() | (min_p > 0.0) | (top_n_sigma > 0.0);
         asked & (self.temperature > 0.0)
     }
 
     #[inline(always)]
     fn need_masses(&self) -> bool {
-        (self.top_k > 0)
-            | (self.top_p < 1.0)
-            | (self.epsilon_cutoff > 0.0)
-            | (self.eta_cutoff > 0.0)
+        let RowFeatures { top_k, top_p, epsilon_cutoff, eta_cutoff, .. } = *self.features;
+        (top_k > 0) | (top_p < 1.0) | (epsilon_cutoff > 0.0) | (eta_cutoff > 0.0)
     }
 
     /// The least key that they keep; they are [`Self::any`].
     #[inline(always)]
     pub fn last_of(&self, row: &mut impl Row) -> Key {
-        let (highest, temperature) = (row.highest(), self.temperature);
+        let features = self.features;
+        let is = |option: u32| features.options & option != 0;
+        let temperature = if is(RowFeatures::FILTERS_AT_ONE) { 1.0 } else { self.temperature };
+        let highest = row.highest();
         let floor = |weight: f32| {
             let weight = if weight < 1.0 { weight } else { 1.0 };
             least_key(min_p_floor(highest, temperature, weight))
         };
         let mut by_sigma = Key::NONE;
-        if self.top_n_sigma > 0.0 {
-            by_sigma = least_key(highest - self.top_n_sigma * row.deviation());
+        if features.top_n_sigma > 0.0 {
+            by_sigma = least_key(highest - features.top_n_sigma * row.deviation());
         }
-        let by_min_p = if self.min_p > 0.0 { floor(self.min_p) } else { Key::NONE };
+        let by_min_p = if features.min_p > 0.0 { floor(features.min_p) } else { Key::NONE };
         if !self.need_masses() {
             return core::cmp::max(by_sigma, by_min_p);
         }
-        let is_joint = self.options & RowFeatures::JOINT != 0;
-        let is_min_p_last = self.options & RowFeatures::MIN_P_LAST != 0;
         let all = row.measure(temperature);
-        let by_top_k = if self.top_k > 0 { row.likeliest(self.top_k) } else { all };
+        let by_top_k = if features.top_k > 0 { row.likeliest(features.top_k) } else { all };
         let by_counts = row.down_to(by_top_k, by_sigma);
         let mut kept = row.down_to(by_counts, by_min_p);
-        if self.top_p < 1.0 {
-            let whole = if is_min_p_last { by_counts } else { kept };
-            let whole = if is_joint { all } else { whole };
-            kept = kept.and(row.reaching(share(whole.mass, self.top_p)));
+        if features.top_p < 1.0 {
+            let whole = if is(RowFeatures::MIN_P_LAST) { by_counts } else { kept };
+            let whole = if is(RowFeatures::JOINT) { all } else { whole };
+            kept = kept.and(row.reaching(share(whole.mass, features.top_p)));
         }
         // A probability is a weight divided by the sum of the weights: cutoffs are multiplied
         // by that sum instead.
-        if self.epsilon_cutoff > 0.0 {
-            let whole = if is_joint { all } else { kept };
-            kept = row.down_to(kept, floor(self.epsilon_cutoff * row.weight(whole)));
+        if features.epsilon_cutoff > 0.0 {
+            let whole = if is(RowFeatures::JOINT) { all } else { kept };
+            kept = row.down_to(kept, floor(features.epsilon_cutoff * row.weight(whole)));
         }
-        if self.eta_cutoff > 0.0 {
-            let whole = if is_joint { all } else { kept };
+        if features.eta_cutoff > 0.0 {
+            let whole = if is(RowFeatures::JOINT) { all } else { kept };
             // e^−entropy is e^−mean gap, divided by the sum of the weights.
-            let root = sqrt(self.eta_cutoff as f64) as f32;
+            let root = sqrt(features.eta_cutoff as f64) as f32;
             let by_entropy = root * decay(-row.mean_gap(whole));
-            let by_weight = self.eta_cutoff * row.weight(whole);
+            let by_weight = features.eta_cutoff * row.weight(whole);
             let least = if by_entropy < by_weight { by_entropy } else { by_weight };
             return core::cmp::max(kept.last, floor(least));
         }

@@ -176,7 +176,8 @@ mod tests {
                 continue;
             }
             ladder.clear();
-            let filters = Filters::new(&row_features(&params), params.temperature);
+            let features = row_features(&params);
+            let filters = Filters::new(&features, params.temperature);
             let mut row = Measured { ladder: &mut ladder, values: &values, highest };
             let last = filters.last_of(&mut row);
             let mut found = sorted(&values, &SamplingParams::new(1.0, 0, 0));

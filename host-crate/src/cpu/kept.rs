@@ -62,7 +62,8 @@ impl Kept {
         ladder.clear();
         let mut last = Key::NONE;
         // Where the highest is infinite, it wins whatever the filters keep.
-        let filters = Filters::new(&row_features(params), params.temperature);
+        let features = row_features(params);
+        let filters = Filters::new(&features, params.temperature);
         if filters.any() && highest.is_finite() {
             last = filters.last_of(&mut Measured { ladder, values, highest });
         }

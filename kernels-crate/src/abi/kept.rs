@@ -45,7 +45,7 @@ impl KeptVariant {
     /// Bytes of [`KeptParams::scratch`] for a grid of `clusters` clusters.
     pub const fn scratch_bytes(&self, clusters: u32) -> u64 {
         let blocks = if self.cluster == 1 { 0 } else { self.cluster as u64 * clusters as u64 };
-        blocks * EXCHANGES * size_of::<Exchange>() as u64
+        blocks * EXCHANGES as u64 * size_of::<Exchange>() as u64
     }
 }
 
@@ -56,14 +56,14 @@ pub const KEPT_VARIANTS: &[KeptVariant] = &[
         compute_capability: 90,
         arch_specific: true,
         cluster: CLUSTER,
-        blocks_per_sm: 2,
+        blocks_per_sm: 1,
     },
     KeptVariant {
         entry: "flash_sampling_sample_kept",
         compute_capability: 80,
         arch_specific: false,
         cluster: 1,
-        blocks_per_sm: 2,
+        blocks_per_sm: 1,
     },
 ];
 
@@ -75,7 +75,7 @@ pub const CLUSTER: u32 = 8;
 
 /// What the blocks of a cluster tell each other in turn: the one that is written, and the
 /// one that may still be read.
-pub const EXCHANGES: u64 = 2;
+pub const EXCHANGES: u32 = 2;
 
 /// Most values of a row of `vocab` that a block of a cluster of `cluster` has: whole tiles,
 /// wherever the first begins.

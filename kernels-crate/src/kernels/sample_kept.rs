@@ -29,35 +29,20 @@ mod draw;
 mod edit;
 mod measure;
 mod report;
+mod view;
 
 use crew::Crew;
 pub use crew::{Exchange, Shared};
 use measure::KeptRow;
+use view::View;
 
-use crate::abi::TILE_V;
-use crate::abi::kept::{KeptParams, ReportParams, RowFeatures, THREADS, values_stride};
-use crate::abi::n_tiles_v;
+use crate::abi::kept::{KeptParams, RowFeatures, THREADS};
 use crate::arch;
 use crate::candidate::Key;
-use crate::dims::{ceil_div, offset};
 use crate::filters::Filters;
 use crate::transform::{LogitTransform, Penalties};
 
 const THREADS_LEN: usize = THREADS as usize;
-
-/// A block's part of a row's tokens: whole tiles, as far as the call has them.
-#[derive(Clone, Copy)]
-struct Slice {
-    /// Their values.
-    values: *mut f32,
-    /// Row of the weights of the first.
-    first: u32,
-    /// How many there are.
-    len: u32,
-    /// Global id of the first of its tiles' tokens, a multiple of `TILE_V`.
-    tile_token: u32,
-    tiles: u32,
-}
 
 /// Runs block `block` of `blocks`, which are whole clusters of `CLUSTER`.
 ///
@@ -137,73 +122,34 @@ unsafe fn finish_row<const CLUSTER: u32>(
     shared_slice: *mut f32,
     row: u32,
 ) {
-    // Opaque: one text for both.
-    let (mut is_raw, raw_too) = (arch::opaque(0) != 0, params.raw.any());
+    let mut view = View::edited(params, shared_slice, row);
     // SAFETY: the caller's promise.
     unsafe {
         loop {
-            let slice = slice(params, crew, shared_slice, row, is_raw);
-            let edited = edit::load(params, crew, slice, row, is_raw);
-            let mut of_row = KeptRow::new(crew, slice, edited, params.sample.vocab);
-            let mut temperature = params.sample.temperatures.add(row as usize).read();
-            if !is_raw {
-                let filters = Filters::new(&features(params, row), temperature);
+            let edited = edit::load(crew, view);
+            let mut of_row = KeptRow::new(crew, view, edited);
+            let mut temperature = view.temperature();
+            if !view.is_raw() {
                 let mut last = Key::NONE;
                 // Where the highest is infinite, it wins whatever the filters keep.
-                if filters.any() && edited.highest.is_finite() {
-                    last = filters.last_of(&mut of_row);
+                if Filters::new(&features(params, view.row()), temperature).any()
+                    && edited.highest.is_finite()
+                {
+                    let features = &*params.features.add(view.row() as usize);
+                    last = Filters::new(features, temperature).last_of(&mut of_row);
                 }
-                draw::draw(params, of_row.crew, slice, row, last, edited.status);
+                draw::draw(of_row.crew, view, last, edited.status);
             }
-            if is_raw || temperature == 0.0 {
+            if view.is_raw() || temperature == 0.0 {
                 temperature = 1.0;
             }
-            let report = report_params(params, is_raw);
-            if report.any() {
-                report::report(params, &mut of_row, row, temperature, report);
+            if view.report().any() {
+                report::report(&mut of_row, temperature);
             }
-            if is_raw || !raw_too {
+            if view.is_raw() || !params.raw.any() {
                 break;
             }
-            is_raw = true;
+            view = view.raw();
         }
-    }
-}
-
-/// By value: a choice of references would be one of addresses of the kernel's parameters.
-#[inline(always)]
-fn report_params(params: &KeptParams, is_raw: bool) -> ReportParams {
-    let (raw, processed) = (params.raw, params.processed);
-    if is_raw { raw } else { processed }
-}
-
-/// The block's slice of a row, without its values.
-#[inline(always)]
-unsafe fn slice<const CLUSTER: u32>(
-    params: &KeptParams,
-    crew: &Crew<CLUSTER>,
-    shared_slice: *mut f32,
-    row: u32,
-    is_raw: bool,
-) -> Slice {
-    let (first_token, vocab) = (params.sample.first_token, params.sample.vocab);
-    let n_tiles = n_tiles_v(first_token, vocab);
-    let share = ceil_div(n_tiles as u64, CLUSTER as u64) as u32;
-    let from = core::cmp::min(crew.rank() * share, n_tiles);
-    let to = core::cmp::min(from + share, n_tiles);
-    let lead = (first_token % TILE_V) as u64;
-    let place = |tile: u32| {
-        let tokens = (tile as u64 * TILE_V as u64).saturating_sub(lead);
-        core::cmp::min(tokens, vocab as u64) as u32
-    };
-    let (first, end) = (place(from), place(to));
-    let in_place = if is_raw { params.raw_values } else { params.sample.values };
-    let at = offset(row, values_stride(vocab), first) as usize;
-    Slice {
-        values: if params.slice_in_shared != 0 { shared_slice } else { in_place.wrapping_add(at) },
-        first,
-        len: end - first,
-        tile_token: (first_token / TILE_V).wrapping_add(from).wrapping_mul(TILE_V),
-        tiles: to - from,
     }
 }

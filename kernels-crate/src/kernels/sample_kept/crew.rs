@@ -1,6 +1,7 @@
 //! What the threads of a cluster do together.
 
-use super::{Slice, THREADS_LEN};
+use super::THREADS_LEN;
+use super::view::View;
 use crate::abi::kept::{CLUSTER as LARGEST_CLUSTER, EXCHANGES, THREADS};
 use crate::arch::{self, PerThread};
 use crate::candidate::Key;
@@ -60,8 +61,9 @@ pub struct Exchange {
 /// The threads of a cluster. All of them call each method, with the same arguments.
 pub(super) struct Crew<const CLUSTER: u32> {
     pub(super) shared: *mut Shared,
-    /// The cluster's, `[EXCHANGES, CLUSTER]`.
+    /// `[clusters, EXCHANGES, CLUSTER]`.
     exchanges: *mut Exchange,
+    cluster: u32,
     rank: u32,
     /// Of the exchanges, which is written next.
     turn: u32,
@@ -78,9 +80,7 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
         rank: u32,
     ) -> Self {
         const { assert!(CLUSTER == 1 || CLUSTER == LARGEST_CLUSTER) }
-        let before = cluster as usize * EXCHANGES as usize * CLUSTER as usize;
-        let exchanges = scratch.cast::<Exchange>().wrapping_add(before);
-        Self { shared, exchanges, rank, turn: 0 }
+        Self { shared, exchanges: scratch.cast(), cluster, rank, turn: 0 }
     }
 
     /// Index of the block in the cluster.
@@ -167,15 +167,16 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
     #[inline(always)]
     pub(super) unsafe fn sum<const N: usize>(
         &mut self,
-        slice: Slice,
+        view: View<'_>,
         of: impl Fn(u32, f32) -> [u64; N],
     ) -> [u64; N] {
+        let slice = view.slice(self);
         // SAFETY: the caller's promise.
         unsafe {
             self.reduce(
                 |thread| {
                     let mut sums = [0; N];
-                    for_each(slice, thread, |index, y| sums = add(sums, of(index, y)));
+                    slice.for_each(thread, |index, y| sums = add(sums, of(index, y)));
                     sums
                 },
                 add,
@@ -189,7 +190,7 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
     pub(super) unsafe fn fill(
         &mut self,
         histogram: *mut Histogram,
-        slice: Slice,
+        view: View<'_>,
         bucket: impl Fn(u32, f32) -> (u32, u64),
     ) {
         // SAFETY: buckets are below the lengths; legs part what is written from what is read.
@@ -200,8 +201,9 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
                 masses.add(thread as usize).write(0);
                 counts.add(thread as usize).write(0);
             });
+            let slice = view.slice(self);
             self.leg(|thread| {
-                for_each(slice, thread, |index, y| {
+                slice.for_each(thread, |index, y| {
                     let (bucket, mass) = bucket(index, y);
                     if bucket < RUNGS {
                         arch::block_add_u32(counts.add(bucket as usize), 1);
@@ -243,7 +245,11 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
     /// Gathers the keys of all tokens that are `wanted`, at most [`LIST`], and tells how many
     /// there are.
     #[inline(always)]
-    pub(super) unsafe fn gather(&mut self, slice: Slice, wanted: impl Fn(u32, f32) -> bool) -> u32 {
+    pub(super) unsafe fn gather(
+        &mut self,
+        view: View<'_>,
+        wanted: impl Fn(u32, f32) -> bool,
+    ) -> u32 {
         // SAFETY: as in `fill`.
         unsafe {
             let keys = (&raw mut (*self.shared).keys).cast::<Key>();
@@ -253,8 +259,9 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
                     n_keys.write(0);
                 }
             });
+            let slice = view.slice(self);
             self.leg(|thread| {
-                for_each(slice, thread, |index, y| {
+                slice.for_each(thread, |index, y| {
                     if wanted(index, y) {
                         let at = arch::block_add_u32(n_keys, 1) as usize;
                         keys.add(at).write(key(index, y));
@@ -297,21 +304,8 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
     /// Block `rank`'s part of the exchange whose turn it is.
     #[inline(always)]
     fn exchange(&self, rank: u32) -> *mut Exchange {
-        self.exchanges.wrapping_add(arch::opaque(self.turn * CLUSTER + rank) as usize)
-    }
-}
-
-/// The thread's tokens of a slice, by the row of their weights.
-///
-/// # Safety
-/// The slice's values are there, and none of them is written meanwhile.
-#[inline(always)]
-pub(super) unsafe fn for_each(slice: Slice, thread: u32, mut run: impl FnMut(u32, f32)) {
-    let mut at = thread;
-    while at < slice.len {
-        // SAFETY: it is one of the slice's.
-        run(slice.first + at, unsafe { slice.values.add(at as usize).read() });
-        at += THREADS;
+        let before = arch::opaque(self.cluster) * EXCHANGES + self.turn;
+        self.exchanges.wrapping_add((before * CLUSTER + rank) as usize)
     }
 }
 

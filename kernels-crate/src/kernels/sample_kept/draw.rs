@@ -1,7 +1,7 @@
 //! Draws from the tokens that a row's filters keep, and what the sampling kernels write.
 
-use super::Slice;
 use super::crew::Crew;
+use super::view::{Slice, View};
 use crate::abi::kept::{KeptParams, THREADS};
 use crate::abi::{NO_TOKEN, TILE_V};
 use crate::arch;
@@ -32,21 +32,19 @@ struct Draw {
 /// All threads of the cluster; the slice's values are there.
 #[inline(always)]
 pub(super) unsafe fn draw<const CLUSTER: u32>(
-    params: &KeptParams,
     crew: &mut Crew<CLUSTER>,
-    slice: Slice,
-    row: u32,
+    view: View<'_>,
     last: Key,
     status: Status,
 ) {
-    let sample = &params.sample;
+    let sample = &view.params.sample;
     let mut draw = 0;
     while draw < sample.draws {
         // SAFETY: the caller's promise; `row < B`.
         unsafe {
-            let RowParams { temperature, key } = row_params(sample, row);
+            let RowParams { temperature, key } = row_params(sample, view.row());
             let drawn = Draw {
-                slice,
+                slice: view.slice(crew),
                 first_token: sample.first_token,
                 last,
                 temperature,
@@ -60,7 +58,12 @@ pub(super) unsafe fn draw<const CLUSTER: u32>(
             let is_writer = crew.rank() == 0;
             crew.leg(|thread| {
                 if is_writer && thread == 0 {
-                    write(params, output_index(row, sample.draws, draw), leaders, status);
+                    write(
+                        view.params,
+                        output_index(view.row(), sample.draws, draw),
+                        leaders,
+                        status,
+                    );
                 }
             });
         }
@@ -75,7 +78,8 @@ impl Draw {
     unsafe fn floors(&self, thread: u32) -> Leaders {
         let mut floors = Leaders::NONE;
         self.each_group(thread, |token| {
-            let (member, floor) = Hint::new(self.subkey.least(token / GROUP)).floor();
+            let subkey = self.subkey.opaque();
+            let (member, floor) = Hint::new(subkey.least(token / GROUP)).floor();
             let token = token + member;
             // SAFETY: the values are there.
             let y = unsafe { self.value(token) };
@@ -91,7 +95,8 @@ impl Draw {
     unsafe fn leaders(&self, thread: u32, level: f32) -> Leaders {
         let mut leaders = Leaders::NONE;
         self.each_group(thread, |token| {
-            let bound = Hint::new(self.subkey.least(token / GROUP)).bound();
+            let subkey = self.subkey.opaque();
+            let bound = Hint::new(subkey.least(token / GROUP)).bound();
             // SAFETY: the values are there.
             let highest = unsafe { self.highest(token, thread) };
             let threshold = self.threshold(level, leaders);
@@ -105,8 +110,8 @@ impl Draw {
             while base != end {
                 // SAFETY: the values are there.
                 let y = unsafe { [self.value(base), self.value(base + PAIR_BIT)] };
-                let threshold = self.threshold(level, leaders);
-                offer_pair(y, base, self.temperature, self.subkey, threshold, &mut leaders);
+                let (threshold, subkey) = (self.threshold(level, leaders), subkey.opaque());
+                offer_pair(y, base, self.temperature, subkey, threshold, &mut leaders);
                 base += 1;
             }
         });
@@ -140,8 +145,8 @@ impl Draw {
     #[inline(always)]
     unsafe fn highest(&self, token: u32, thread: u32) -> f32 {
         let mut highest = f32::NEG_INFINITY;
-        let mut i = 0;
-        while i < GROUP {
+        let (mut i, members) = (0, arch::opaque(GROUP));
+        while i < members {
             // SAFETY: the caller's promise.
             let y = unsafe { self.value(token + (thread / 2 + i) % GROUP) };
             highest = if y > highest { y } else { highest };

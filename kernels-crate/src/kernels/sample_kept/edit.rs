@@ -2,12 +2,12 @@
 //! `docs/design/top-k-top-p.md`. Lists are walked by their items, of which a block takes
 //! those of its slice.
 
-use super::crew::{Crew, for_each, key};
-use super::{Slice, features, penalties, transform};
-use crate::abi::kept::{KeptParams, RowFeatures, THREADS, values_stride};
+use super::crew::{Crew, key};
+use super::view::{Slice, View};
+use super::{features, penalties, transform};
+use crate::abi::kept::{RowFeatures, THREADS};
 use crate::arch;
 use crate::candidate::Key;
-use crate::dims::offset;
 use crate::score::token_value;
 use crate::status::Status;
 use crate::transform::add_bias;
@@ -29,26 +29,21 @@ struct Ids {
     end: u32,
 }
 
-/// Makes the slice's values: the row's, or if `is_raw` the model's.
+/// Makes the values of the view.
 ///
 /// # Safety
-/// All threads of the cluster; `slice` is the block's of the row.
+/// All threads of the cluster.
 #[inline(always)]
-pub(super) unsafe fn load<const CLUSTER: u32>(
-    params: &KeptParams,
-    crew: &mut Crew<CLUSTER>,
-    slice: Slice,
-    row: u32,
-    is_raw: bool,
-) -> Edited {
+pub(super) unsafe fn load<const CLUSTER: u32>(crew: &mut Crew<CLUSTER>, view: View<'_>) -> Edited {
+    let (params, is_raw, slice) = (view.params, view.is_raw(), view.slice(crew));
     let first_id = params.sample.first_token + slice.first;
     let ids = Ids { begin: first_id, end: first_id + slice.len };
     // SAFETY: the caller's promise; lists are walked within the slice's ids.
     unsafe {
         // Those of the model are there already if they are in memory of their own.
         if !is_raw || params.slice_in_shared != 0 {
-            let features = if is_raw { RowFeatures::NONE } else { features(params, row) };
-            crew.leg(|thread| take_logits(params, &features, slice, ids, row, thread));
+            let features = if is_raw { RowFeatures::NONE } else { features(params, view.row()) };
+            crew.leg(|thread| take_logits(view, &features, slice, ids, thread));
             ban(crew, slice, ids, &features);
             let bias_last = features.options & RowFeatures::BIAS_LAST != 0;
             // Opaque: one text for each kind of edit.
@@ -62,9 +57,10 @@ pub(super) unsafe fn load<const CLUSTER: u32>(
                 step += 1;
             }
         }
+        let slice = view.slice(crew);
         let give = |thread| {
             let (mut status, mut found) = (Status::OK, [0; 3]);
-            for_each(slice, thread, |index, y| {
+            slice.for_each(thread, |index, y| {
                 let value = token_value(y, 0.0, &mut status);
                 if y.is_nan() {
                     slice.values.add((index - slice.first) as usize).write(value);
@@ -94,21 +90,13 @@ fn greatest(a: [u64; 3], b: [u64; 3]) -> [u64; 3] {
 
 /// Leg: transforms the thread's logits, and bans what bitmask and allow-list do not admit.
 #[inline(always)]
-unsafe fn take_logits(
-    params: &KeptParams,
-    features: &RowFeatures,
-    slice: Slice,
-    ids: Ids,
-    row: u32,
-    thread: u32,
-) {
-    let transform = transform(params);
-    let at = offset(row, values_stride(params.sample.vocab), slice.first) as usize;
+unsafe fn take_logits(view: View<'_>, features: &RowFeatures, slice: Slice, ids: Ids, thread: u32) {
+    let (params, transform, at) = (view.params, transform(view.params), view.values_at(&slice));
     let raw = params.raw_values.wrapping_add(at);
     // SAFETY: the row has these values; bitmasks have a word for each id.
     unsafe {
         let logits = Slice { values: params.sample.values.add(at), ..slice };
-        for_each(logits, thread, |index, x| {
+        logits.for_each(thread, |index, x| {
             let at = index - slice.first;
             let x = transform.apply(x);
             if !params.raw_values.is_null() {

@@ -1,9 +1,9 @@
 //! A row as its filters and reports measure it: the ladder of `host-crate/src/cpu/ladder.rs`,
 //! climbed by all threads of a cluster.
 
-use super::Slice;
 use super::crew::{Crew, Found, LIST, key};
 use super::edit::Edited;
+use super::view::View;
 use crate::candidate::Key;
 use crate::deviation::{Sums, Units};
 use crate::filters::{Cut, Row, keeps};
@@ -12,9 +12,8 @@ use crate::scale::{RUNGS, Scale};
 /// The row, its values as they are.
 pub(super) struct KeptRow<'a, const CLUSTER: u32> {
     pub(super) crew: &'a mut Crew<CLUSTER>,
-    pub(super) slice: Slice,
+    pub(super) view: View<'a>,
     pub(super) edited: Edited,
-    vocab: u32,
     /// Whether the tokens are on their rungs, at the scale's temperature.
     filled: bool,
     pub(super) scale: Scale,
@@ -70,14 +69,9 @@ impl Split {
 
 impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
     #[inline(always)]
-    pub(super) fn new(
-        crew: &'a mut Crew<CLUSTER>,
-        slice: Slice,
-        edited: Edited,
-        vocab: u32,
-    ) -> Self {
-        let scale = Scale::new(0.0, 0.0, 1.0, vocab);
-        Self { crew, slice, edited, vocab, filled: false, scale, total: 0 }
+    pub(super) fn new(crew: &'a mut Crew<CLUSTER>, view: View<'a>, edited: Edited) -> Self {
+        let scale = Scale::new(0.0, 0.0, 1.0, view.vocab());
+        Self { crew, view, edited, filled: false, scale, total: 0 }
     }
 
     /// The sum of gaps times weights of tokens with keys from `last` on.
@@ -86,14 +80,14 @@ impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
         let (scale, keeps) = (self.scale, keeps(last));
         let of = |index, y| [if keeps(index, y) { scale.moment(scale.gap(y)) } else { 0 }];
         // SAFETY: the values are there.
-        let [moment] = unsafe { self.crew.sum(self.slice, of) };
+        let [moment] = unsafe { self.crew.sum(self.view, of) };
         moment
     }
 
     /// The likeliest tokens up to the one with which the goal is reached; all if it is not.
     #[inline(always)]
     fn reach(&mut self, goal: Goal) -> Cut {
-        let (scale, slice) = (self.scale, self.slice);
+        let (scale, view) = (self.scale, self.view);
         let (by_mass, mut left) = match goal {
             Goal::Count(n) => (false, n as u64),
             Goal::Mass(mass) => (true, mass),
@@ -120,7 +114,7 @@ impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
                 let n = counts.add(place as usize).read();
                 let is_there = move |index, y| split.place(scale, index, y) == place;
                 if n <= LIST as u32 {
-                    self.crew.gather(slice, is_there);
+                    self.crew.gather(view, is_there);
                     let Found { at, amount } = self.find_key(n, by_mass, left);
                     return Cut { last: Key::from_bits(at), mass: mass_above + amount };
                 }
@@ -129,7 +123,7 @@ impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
                 histogram = &raw mut (*shared).pieces;
                 let bucket =
                     move |index, y| (split.place(scale, index, y), scale.mass(scale.gap(y)));
-                self.crew.fill(histogram, slice, bucket);
+                self.crew.fill(histogram, view, bucket);
             }
         }
     }
@@ -210,14 +204,14 @@ impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
     /// The greatest and the least key of the tokens that are `wanted`.
     #[inline(always)]
     unsafe fn ends(&mut self, wanted: impl Fn(u32, f32) -> bool) -> (Key, Key) {
-        let slice = self.slice;
+        let slice = self.view.slice(self.crew);
         let greater =
             |a: [u64; 2], b: [u64; 2]| [core::cmp::max(a[0], b[0]), core::cmp::max(a[1], b[1])];
         // SAFETY: the values are there.
         let [greatest, least] = unsafe {
             let give = |thread| {
                 let mut ends = [0; 2];
-                super::crew::for_each(slice, thread, |index, y| {
+                slice.for_each(thread, |index, y| {
                     if wanted(index, y) {
                         let bits = key(index, y).bits();
                         ends = greater(ends, [bits, !bits]);
@@ -245,7 +239,7 @@ impl<const CLUSTER: u32> Row for KeptRow<'_, CLUSTER> {
             [n, units, squares[0], squares[1]]
         };
         // SAFETY: the values are there.
-        let [n, sum, low, high] = unsafe { self.crew.sum(self.slice, of) };
+        let [n, sum, low, high] = unsafe { self.crew.sum(self.view, of) };
         units.deviation(Sums { n, units: sum, squares: [low, high] })
     }
 
@@ -254,14 +248,14 @@ impl<const CLUSTER: u32> Row for KeptRow<'_, CLUSTER> {
         if !self.filled || self.scale.temperature() != temperature {
             self.filled = true;
             let Edited { highest, lowest, .. } = self.edited;
-            let scale = Scale::new(highest, lowest, temperature, self.vocab);
+            let scale = Scale::new(highest, lowest, temperature, self.view.vocab());
             self.scale = scale;
             // SAFETY: the values are there.
             unsafe {
                 let ladder = &raw mut (*self.crew.shared).ladder;
                 let bucket =
                     |index, y| (Split::RUNGS.place(scale, index, y), scale.mass(scale.gap(y)));
-                self.crew.fill(ladder, self.slice, bucket);
+                self.crew.fill(ladder, self.view, bucket);
                 let masses = (&raw const (*ladder).masses).cast::<u64>();
                 let give = |thread: u32| [masses.add(thread as usize).read()];
                 [self.total] = self.crew.reduce_block(give, |[a], [b]| [a + b]);
@@ -288,7 +282,7 @@ impl<const CLUSTER: u32> Row for KeptRow<'_, CLUSTER> {
         let (scale, keeps) = (self.scale, keeps(last));
         let of = |index, y| [if keeps(index, y) { scale.mass(scale.gap(y)) } else { 0 }];
         // SAFETY: the values are there.
-        let [mass] = unsafe { self.crew.sum(self.slice, of) };
+        let [mass] = unsafe { self.crew.sum(self.view, of) };
         Cut { last, mass }
     }
 

@@ -3,7 +3,6 @@
 use super::crew::key;
 use super::measure::KeptRow;
 use crate::abi::NO_TOKEN;
-use crate::abi::kept::{KeptParams, ReportParams};
 use crate::arch;
 use crate::candidate::Key;
 use crate::dims::output_index;
@@ -15,21 +14,18 @@ use crate::filters::Row;
 /// All threads of the cluster; the row's values are there, and its tokens were drawn.
 #[inline(always)]
 pub(super) unsafe fn report<const CLUSTER: u32>(
-    params: &KeptParams,
     of_row: &mut KeptRow<'_, CLUSTER>,
-    row: u32,
     temperature: f32,
-    report: ReportParams,
 ) {
-    let highest = of_row.edited.highest;
+    let (highest, view) = (of_row.edited.highest, of_row.view);
     // SAFETY: the caller's promise.
     unsafe {
         if highest > f32::NEG_INFINITY {
             of_row.measure(temperature);
         }
-        of_draws(params, of_row, row, &report);
+        of_draws(of_row);
         let (mut log_sum_exp, mut entropy) = (highest, 0.0);
-        if !report.entropies.is_null() && highest > f32::NEG_INFINITY {
+        if !view.report().entropies.is_null() && highest > f32::NEG_INFINITY {
             entropy = of_row.scale.entropy(of_row.moment(Key::NONE), of_row.total);
         }
         if highest.is_finite() {
@@ -40,16 +36,16 @@ pub(super) unsafe fn report<const CLUSTER: u32>(
         let is_writer = of_row.crew.rank() == 0;
         of_row.crew.leg(|thread| {
             if is_writer && thread == 0 {
-                if !report.log_sum_exps.is_null() {
-                    report.log_sum_exps.add(row as usize).write(log_sum_exp);
+                if !view.report().log_sum_exps.is_null() {
+                    view.report().log_sum_exps.add(view.row() as usize).write(log_sum_exp);
                 }
-                if !report.entropies.is_null() {
-                    report.entropies.add(row as usize).write(entropy);
+                if !view.report().entropies.is_null() {
+                    view.report().entropies.add(view.row() as usize).write(entropy);
                 }
             }
         });
-        if report.best > 0 {
-            best(params, of_row, row, &report);
+        if view.report().best > 0 {
+            best(of_row);
         }
     }
 }
@@ -66,28 +62,25 @@ fn logprob<const CLUSTER: u32>(of_row: &KeptRow<'_, CLUSTER>, y: f32) -> f32 {
 
 /// Reports the log-probability and rank of each token drawn.
 #[inline(always)]
-unsafe fn of_draws<const CLUSTER: u32>(
-    params: &KeptParams,
-    of_row: &mut KeptRow<'_, CLUSTER>,
-    row: u32,
-    report: &ReportParams,
-) {
-    if report.logprobs.is_null() && report.ranks.is_null() {
+unsafe fn of_draws<const CLUSTER: u32>(of_row: &mut KeptRow<'_, CLUSTER>) {
+    let view = of_row.view;
+    if view.report().logprobs.is_null() && view.report().ranks.is_null() {
         return;
     }
     if CLUSTER != 1 {
         // The tokens are one block's writes.
         arch::cluster_barrier();
     }
-    let (sample, slice) = (&params.sample, of_row.slice);
+    let sample = &view.params.sample;
     let mut draw = 0;
     // SAFETY: the caller's promise.
     unsafe {
         while draw < sample.draws {
-            let at = output_index(row, sample.draws, draw) as usize;
+            let at = output_index(view.row(), sample.draws, draw) as usize;
             let token = arch::load_shared_u32(sample.tokens.add(at));
             let (mut p, mut rank) = (f32::NEG_INFINITY, 0);
             if token != NO_TOKEN {
+                let slice = view.slice(of_row.crew);
                 let place = (token - sample.first_token).wrapping_sub(slice.first);
                 let bits_of = |thread: u32| {
                     let is_here = thread == 0 && place < slice.len;
@@ -100,18 +93,18 @@ unsafe fn of_draws<const CLUSTER: u32>(
                 let [bits] = of_row.crew.reduce(bits_of, |[a], [b]| [a | b]);
                 let y = f32::from_bits(bits as u32);
                 p = logprob(of_row, y);
-                if !report.ranks.is_null() {
-                    [rank] = of_row.crew.sum(slice, |_, other| [(other >= y) as u64]);
+                if !view.report().ranks.is_null() {
+                    [rank] = of_row.crew.sum(view, |_, other| [(other >= y) as u64]);
                 }
             }
             let is_writer = of_row.crew.rank() == 0;
             of_row.crew.leg(|thread| {
                 if is_writer && thread == 0 {
-                    if !report.logprobs.is_null() {
-                        report.logprobs.add(at).write(p);
+                    if !view.report().logprobs.is_null() {
+                        view.report().logprobs.add(at).write(p);
                     }
-                    if !report.ranks.is_null() {
-                        report.ranks.add(at).write(rank as u32);
+                    if !view.report().ranks.is_null() {
+                        view.report().ranks.add(at).write(rank as u32);
                     }
                 }
             });
@@ -122,31 +115,26 @@ unsafe fn of_draws<const CLUSTER: u32>(
 
 /// Reports the likeliest tokens.
 #[inline(always)]
-unsafe fn best<const CLUSTER: u32>(
-    params: &KeptParams,
-    of_row: &mut KeptRow<'_, CLUSTER>,
-    row: u32,
-    report: &ReportParams,
-) {
+unsafe fn best<const CLUSTER: u32>(of_row: &mut KeptRow<'_, CLUSTER>) {
     // SAFETY: the caller's promise; no more keys are gathered than are wanted.
     unsafe {
-        let mut n = 0;
+        let (mut n, view) = (0, of_row.view);
         if of_row.edited.highest > f32::NEG_INFINITY {
-            let last = of_row.likeliest(report.best).last;
+            let last = of_row.likeliest(view.report().best).last;
             let wanted = |index, y| y > f32::NEG_INFINITY && key(index, y) >= last;
-            n = of_row.crew.gather(of_row.slice, wanted);
+            n = of_row.crew.gather(view, wanted);
         }
         let keys = (&raw const (*of_row.crew.shared).keys).cast::<Key>();
         let is_writer = of_row.crew.rank() == 0;
         let of_row = &*of_row;
         of_row.crew.leg(|thread| {
-            if !is_writer || thread >= report.best {
+            if !is_writer || thread >= view.report().best {
                 return;
             }
             let (mut token, mut p, mut place) = (NO_TOKEN, f32::NEG_INFINITY, thread);
             if thread < n {
                 let key = keys.add(thread as usize).read();
-                token = params.sample.first_token + key.token();
+                token = view.params.sample.first_token + key.token();
                 p = logprob(of_row, key.score());
                 place = 0;
                 let mut i = 0;
@@ -155,9 +143,9 @@ unsafe fn best<const CLUSTER: u32>(
                     i += 1;
                 }
             }
-            let at = output_index(row, report.best, place) as usize;
-            report.best_tokens.add(at).write(token);
-            report.best_logprobs.add(at).write(p);
+            let at = output_index(view.row(), view.report().best, place) as usize;
+            view.report().best_tokens.add(at).write(token);
+            view.report().best_logprobs.add(at).write(p);
         });
     }
 }
