@@ -34,6 +34,8 @@ mod memory;
 mod module;
 mod operands;
 #[cfg(feature = "cuda")]
+mod params;
+#[cfg(feature = "cuda")]
 mod probe;
 #[cfg(feature = "cuda")]
 mod programmatic;
@@ -115,7 +117,7 @@ impl Sampler<Cuda> {
 
     /// Enqueues a call on the caller's stream: results are ready in stream order.
     /// Allocates nothing, waits for nothing, and may be captured in a CUDA graph.
-    /// Any thread may call; the calls that share a workspace must be ordered.
+    /// One kernel, and one more behind it if the problem has features. Any thread may call; the calls that share a workspace must be ordered.
     ///
     /// `stream` is a `CUstream`, null for the legacy default stream. B = 0 enqueues nothing.
     ///
@@ -125,8 +127,8 @@ impl Sampler<Cuda> {
     ///
     /// # Errors
     /// [`Error::Layout`] for a null or misaligned address and too little memory for values,
-    /// [`Error::Workspace`] for too little scratch, [`Error::Unsupported`] for a plan that is not a GPU's,
-    /// [`Error::Cuda`] if the driver refuses.
+    /// [`Error::Workspace`] for too little scratch, [`Error::Unsupported`] for a plan that is
+    /// not this GPU's, [`Error::Cuda`] if the driver refuses.
     ///
     /// # Safety
     /// - `plan` is this sampler's plan for `problem`, unchanged.
@@ -152,7 +154,7 @@ impl Sampler<Cuda> {
     ///
     /// On compute capability 9.0, blocks of the call then start as that kernel ends, or
     /// once all of its blocks have called `cudaTriggerProgrammaticLaunchCompletion`, which
-    /// ours do at once. They set themselves up and copy their first weights; for all else
+    /// ours do at once, but for the kernel that finishes rows with features. They set themselves up and copy their first weights; for all else
     /// they wait until that kernel has ended (CUDA programming guide, "Programmatic
     /// Dependent Launch and Synchronization"). A block takes a multiprocessor of its own.
     /// So this helps behind a kernel that is short against the time of a launch, that

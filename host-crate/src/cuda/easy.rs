@@ -80,7 +80,7 @@ impl EasyDoor {
         let device = self.exchange.as_device_ptr().as_raw();
         let workspace = (self.workspace.as_device_ptr().as_raw(), self.workspace.len() as u64);
         let kept = (self.kept.as_device_ptr().as_raw(), self.kept.len() as u64);
-        let operands = exchange.operands(device, head, workspace, kept);
+        let operands = exchange.operands(device, (head.weights(), head.bias()), workspace, kept);
         let (inputs, outputs) = self.host.as_mut_slice().split_at_mut(exchange.tokens as usize);
         let output_bytes = (exchange.bytes - exchange.tokens) as usize;
         // SAFETY: both buffers have at least `exchange.bytes`, and the caller waits for the

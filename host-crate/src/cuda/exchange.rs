@@ -7,7 +7,6 @@ use flash_sampling_kernels::dims::align_up;
 use flash_sampling_kernels::status::Status;
 
 use super::driver::Address;
-use super::memory::HeadMemory;
 use super::{HostRows, RawOperands, RawReport};
 use crate::matrix::MatrixRef;
 use crate::output::Output;
@@ -90,14 +89,14 @@ impl Exchange {
     pub(super) fn operands(
         &self,
         exchange: Address,
-        head: &HeadMemory,
+        (weights, bias): (Address, Address),
         workspace: (Address, u64),
         kept: (Address, u64),
     ) -> RawOperands {
         RawOperands {
-            weights: head.weights(),
+            weights,
             hidden_states: exchange + self.hidden_states,
-            bias: head.bias(),
+            bias,
             temperatures: exchange + self.temperatures,
             seeds: exchange + self.seeds,
             positions: exchange + self.positions,

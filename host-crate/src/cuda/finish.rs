@@ -1,17 +1,16 @@
 //! The launch behind a sampling kernel's: rows with features, and reports.
 
-use std::ptr::{null, without_provenance, without_provenance_mut};
-
 use flash_sampling_kernels::abi::SampleParams;
-use flash_sampling_kernels::abi::kept::{KEPT_VARIANTS, KeptParams, ReportParams};
+use flash_sampling_kernels::abi::kept::KEPT_VARIANTS;
 
 use super::driver::Handle;
 use super::launch::{Geometry, launch};
 use super::module::Module;
+use super::params::kept_params;
 use super::{RawOperands, RawReport};
 use crate::error::{Error, LayoutRule, Need, Operand, ReportPart};
 use crate::plan::Finish;
-use crate::problem::{Features, Problem};
+use crate::problem::Problem;
 use crate::report::Wanted;
 
 /// Alignment of the memory for values.
@@ -30,49 +29,16 @@ pub(super) unsafe fn finish(
     sample: SampleParams,
     stream: Handle,
 ) -> Result<(), Error> {
-    let Features { rows, raw, processed, transform } = problem.features();
     let function = module.finish(plan.entry).ok_or(Error::Unsupported {
         need: Need::VariantName,
         limit: KEPT_VARIANTS.len() as u64,
         found: 0,
     })?;
     let Finish { grid: blocks, threads, shared_bytes, .. } = *plan;
-    let part = |offset: Option<u64>| {
-        let address = offset.map_or(0, |offset| operands.kept + offset);
-        without_provenance_mut::<u8>(address as usize)
-    };
-    let mut params = KeptParams {
-        sample,
-        features: if rows { without_provenance(operands.features as usize) } else { null() },
-        raw: report_params(raw, &operands.raw),
-        processed: report_params(processed, &operands.processed),
-        raw_values: part(plan.raw_values).cast(),
-        scratch: part(plan.scratch),
-        softcap: transform.softcap.unwrap_or(0.0),
-        scale: transform.scale,
-        scale_first: transform.scale_first.into(),
-        slice_in_shared: plan.slice_in_shared.into(),
-    };
+    let mut params = kept_params(problem, plan, operands, sample);
     let geometry = Geometry { blocks, threads, shared_bytes };
     // SAFETY: the entry takes `KeptParams` (`abi/kept.rs`); the rest is the caller's promise.
     unsafe { launch(function, geometry, &mut [(&raw mut params).cast()], stream) }
-}
-
-fn report_params(wanted: Wanted, report: &RawReport) -> ReportParams {
-    let f32s = |wanted: bool, address: u64| {
-        without_provenance_mut::<f32>(if wanted { address as usize } else { 0 })
-    };
-    let u32s = |wanted: bool, address: u64| f32s(wanted, address).cast::<u32>();
-    let lists = wanted.best > 0;
-    ReportParams {
-        log_sum_exps: f32s(wanted.logprobs, report.log_sum_exps),
-        logprobs: f32s(wanted.logprobs, report.logprobs),
-        ranks: u32s(wanted.ranks, report.ranks),
-        entropies: f32s(wanted.entropies, report.entropies),
-        best_tokens: u32s(lists, report.best_tokens),
-        best_logprobs: f32s(lists, report.best_logprobs),
-        best: wanted.best,
-    }
 }
 
 /// Checks what can be known of addresses without touching memory.
@@ -128,6 +94,7 @@ fn check_address(operand: Operand, address: u64, alignment: u64) -> Result<(), E
 mod tests {
     use super::*;
     use crate::plan::{DeviceLimits, Plan};
+    use crate::problem::Features;
     use flash_sampling_kernels::transform::LogitTransform;
 
     const ALL: Wanted = Wanted { logprobs: true, ranks: true, entropies: true, best: 3 };
@@ -220,8 +187,6 @@ mod tests {
         let processed = RawReport { ranks: 8, logprobs: 3, ..RawReport::default() };
         let some = RawOperands { features: 3, raw, processed, ..operands() };
         assert_eq!(check(Features { processed: ranks, ..Features::NONE }, &some), Ok(()));
-        let params = report_params(ranks, &processed);
-        assert_eq!((params.ranks.addr(), params.logprobs.addr(), params.best), (8, 0, 0));
         // One copy of the values, without a report on the logits.
         let half = RawOperands { kept_bytes: KEPT_BYTES / 2, ..some };
         assert_eq!(check(Features { processed: ranks, ..Features::NONE }, &half), Ok(()));

@@ -1,15 +1,14 @@
 //! From checked operands to an entry on a stream: the only raw launch.
 
 use std::ffi::c_void;
-use std::ptr::{self, without_provenance, without_provenance_mut};
+use std::ptr;
 
-use flash_sampling_kernels::abi::{
-    Kernel, SampleParams, TILE_V, VARIANTS, Variant, WorkspaceLayout,
-};
+use flash_sampling_kernels::abi::{Kernel, TILE_V, VARIANTS, Variant, WorkspaceLayout};
 
 use super::driver::{self, Handle, check};
 use super::finish;
 use super::module::Module;
+use super::params::sample_params;
 use super::programmatic::Launcher;
 use super::tensor_map::Layout;
 use super::{RawOperands, Start};
@@ -47,29 +46,12 @@ pub(super) unsafe fn sample(
         found: 0,
     })?;
     check_operands(variant, problem, operands)?;
-    let kept = match &plan.finish {
-        Some(plan) => {
-            finish::check_operands(plan, problem, operands)?;
-            operands.kept
-        }
-        None => 0,
-    };
-    let bias = if problem.has_bias() { operands.bias } else { 0 };
+    if let Some(plan) = &plan.finish {
+        finish::check_operands(plan, problem, operands)?;
+    }
     let mut weights = operands.weights;
     let mut hidden_states = operands.hidden_states;
-    let mut params = SampleParams {
-        bias: without_provenance(bias as usize),
-        temperatures: without_provenance(operands.temperatures as usize),
-        seeds: without_provenance(operands.seeds as usize),
-        positions: without_provenance(operands.positions as usize),
-        tokens: without_provenance_mut(operands.tokens as usize),
-        status: without_provenance_mut(operands.status as usize),
-        scores: without_provenance_mut(operands.scores as usize),
-        margins: without_provenance_mut(operands.margins as usize),
-        workspace: without_provenance_mut(operands.workspace as usize),
-        values: without_provenance_mut(kept as usize),
-        ..problem.sample_params()
-    };
+    let mut params = sample_params(problem, plan.finish.as_ref(), operands);
     let geometry =
         Geometry { blocks: plan.grid, threads: variant.threads, shared_bytes: plan.shared_bytes };
     // SAFETY: a sampling entry takes its two matrices and `SampleParams` (`abi.rs`); the
