@@ -75,6 +75,16 @@ pub fn opaque(value: u32) -> u32 {
     value
 }
 
+/// `pointer.wrapping_add(n)`, of which the compiler knows nothing: a chain of these stays one
+/// ("mov").
+#[inline(always)]
+pub fn advance(pointer: *mut f32, n: usize) -> *mut f32 {
+    let mut pointer = pointer.wrapping_add(n);
+    // SAFETY: moves a register.
+    unsafe { asm!("mov.b64 {0}, {0};", inout(reg64) pointer, options(nomem, nostack)) };
+    pointer
+}
+
 /// State that each thread of a block keeps from leg to leg.
 pub struct PerThread<T, const THREADS: usize>(T);
 

@@ -159,6 +159,7 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
             release::<CLUSTER>(call, before);
             cursor.skip((turns - 1) * call.slabs, tile_b);
             sieve.to_values(&mut sums, tile);
+            sieve.store(&sums, tile, first_row);
             let mut draw = 0;
             while draw < call.params.draws {
                 arch::barrier_wait(call.ring.hints_ready(group), ready_parity);
