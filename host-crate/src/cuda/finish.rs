@@ -1,12 +1,10 @@
 //! The launch behind a sampling kernel's: rows with features, and reports.
 
-use flash_sampling_kernels::abi::SampleParams;
-use flash_sampling_kernels::abi::kept::KEPT_VARIANTS;
+use flash_sampling_kernels::abi::kept::{KEPT_VARIANTS, KeptParams};
 
 use super::driver::Handle;
 use super::launch::{Geometry, launch};
 use super::module::Module;
-use super::params::kept_params;
 use super::{RawOperands, RawReport};
 use crate::error::{Error, LayoutRule, Need, Operand, ReportPart};
 use crate::plan::Finish;
@@ -16,26 +14,27 @@ use crate::report::Wanted;
 /// Alignment of the memory for values.
 const KEPT_ALIGNMENT_BYTES: u64 = 16;
 
-/// Enqueues the kernel that finishes the rows.
-///
-/// # Safety
-/// As [`launch::sample`](super::launch::sample), which has enqueued the call with the
-/// parameters `sample` on the same stream.
-pub(super) unsafe fn finish(
-    module: &Module,
-    plan: &Finish,
-    problem: &Problem,
-    operands: &RawOperands,
-    sample: SampleParams,
-    stream: Handle,
-) -> Result<(), Error> {
-    let function = module.finish(plan.entry).ok_or(Error::Unsupported {
+/// The entry of a plan for the module's device.
+pub(super) fn entry(module: &Module, plan: &Finish) -> Result<Handle, Error> {
+    module.finish(plan.entry).ok_or(Error::Unsupported {
         need: Need::VariantName,
         limit: KEPT_VARIANTS.len() as u64,
         found: 0,
-    })?;
+    })
+}
+
+/// Enqueues the kernel that finishes the rows.
+///
+/// # Safety
+/// As [`launch::sample`](super::launch::sample), which has enqueued the call with these
+/// parameters on the same stream.
+pub(super) unsafe fn finish(
+    function: Handle,
+    plan: &Finish,
+    mut params: KeptParams,
+    stream: Handle,
+) -> Result<(), Error> {
     let Finish { grid: blocks, threads, shared_bytes, .. } = *plan;
-    let mut params = kept_params(problem, plan, operands, sample);
     let geometry = Geometry { blocks, threads, shared_bytes };
     // SAFETY: the entry takes `KeptParams` (`abi/kept.rs`); the rest is the caller's promise.
     unsafe { launch(function, geometry, &mut [(&raw mut params).cast()], stream) }

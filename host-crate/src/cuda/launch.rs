@@ -8,7 +8,7 @@ use flash_sampling_kernels::abi::{Kernel, TILE_V, VARIANTS, Variant, WorkspaceLa
 use super::driver::{self, Handle, check};
 use super::finish;
 use super::module::Module;
-use super::params::sample_params;
+use super::params::{kept_params, sample_params};
 use super::programmatic::Launcher;
 use super::tensor_map::Layout;
 use super::{RawOperands, Start};
@@ -46,9 +46,13 @@ pub(super) unsafe fn sample(
         found: 0,
     })?;
     check_operands(variant, problem, operands)?;
-    if let Some(plan) = &plan.finish {
-        finish::check_operands(plan, problem, operands)?;
-    }
+    let finish = match &plan.finish {
+        Some(plan) => {
+            finish::check_operands(plan, problem, operands)?;
+            Some((plan, finish::entry(module, plan)?))
+        }
+        None => None,
+    };
     let mut weights = operands.weights;
     let mut hidden_states = operands.hidden_states;
     let mut params = sample_params(problem, plan.finish.as_ref(), operands);
@@ -76,11 +80,10 @@ pub(super) unsafe fn sample(
         // The other kernels do not wait by themselves.
         _ => launch_with((&raw mut weights).cast(), (&raw mut hidden_states).cast(), None)?,
     }
-    match &plan.finish {
-        // SAFETY: as above, of the entry that finishes what the one before left.
-        Some(plan) => unsafe { finish::finish(module, plan, problem, operands, params, stream) },
-        None => Ok(()),
-    }
+    let Some((plan, function)) = finish else { return Ok(()) };
+    let params = kept_params(problem, plan, operands, params);
+    // SAFETY: as above, of the entry that finishes what the one before left.
+    unsafe { finish::finish(function, plan, params, stream) }
 }
 
 /// The weights' and the hidden states' place in memory.
