@@ -11,7 +11,9 @@ use flash_sampling::{
 };
 use flash_sampling_tests::allocations::{Counting, allocations};
 use flash_sampling_tests::checks::reports::ALL;
-use flash_sampling_tests::gpu::{self, DeviceCase, DeviceWeights, Gate, Gpu, assert_same, on_cpu};
+use flash_sampling_tests::gpu::{
+    self, DeviceCase, DeviceWeights, Gate, Gpu, Turn, assert_same, on_cpu,
+};
 use flash_sampling_tests::inputs::mixes::random_case;
 use flash_sampling_tests::inputs::{
     Case, HIDDEN_STATES, Head, Matrix, Rules, WEIGHTS, params, rows_of,
@@ -57,7 +59,7 @@ fn plan(gpu: &Gpu, case: &DeviceCase) -> Plan {
 
 #[test]
 fn plans_launch_a_second_kernel_for_features_alone() {
-    let Some(gpu) = Gpu::open() else { return };
+    let Some(gpu) = Turn::take() else { return };
     let case = mixed(1, 5);
     let with = plan(&gpu, &on_device(&gpu, &case));
     let without = plan(&gpu, &on_device(&gpu, &plain(&case)));
@@ -69,11 +71,10 @@ fn plans_launch_a_second_kernel_for_features_alone() {
 
 #[test]
 fn graph_replays_draw_with_new_features() {
-    let Some(gpu) = Gpu::open() else { return };
+    let Some(gpu) = Turn::take() else { return };
     let mut case = mixed(1, 9);
     let mut device_case = on_device(&gpu, &case);
-    // Other tests run beside this one.
-    let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
     gpu.stream.begin_capture(mode).expect("capture begins");
     gpu.enqueue(&device_case, None).expect("enqueues into the capture");
     let graph = gpu.stream.end_capture(CUgraphInstantiate_flags(0)).expect("capture ends");
@@ -102,7 +103,7 @@ fn graph_replays_draw_with_new_features() {
 /// Batches of different sizes, so that what one leaves lies where another begins.
 #[test]
 fn plain_calls_and_others_take_turns_on_one_workspace() {
-    let Some(gpu) = Gpu::open() else { return };
+    let Some(gpu) = Turn::take() else { return };
     let cases = [mixed(1, 2), plain(&mixed(2, 150)), mixed(3, 150), plain(&mixed(1, 2))];
     let expected = cases.each_ref().map(on_cpu);
     let mut on_device = cases.each_ref().map(|case| on_device(&gpu, case));
@@ -129,7 +130,7 @@ fn plain_calls_and_others_take_turns_on_one_workspace() {
 /// Real numbers, so that a plain row among others has the bits of one variant.
 #[test]
 fn a_plain_row_does_not_see_its_neighbours_features() {
-    let Some(gpu) = Gpu::open() else { return };
+    let Some(gpu) = Turn::take() else { return };
     for batch in [2, 24, 150] {
         let mut case = mixed(1, batch);
         let weights = Matrix::random(31, Dtype::Bf16, VOCAB, 200, 0.5);
@@ -154,7 +155,7 @@ fn a_plain_row_does_not_see_its_neighbours_features() {
 
 #[test]
 fn calls_that_may_start_early_wait_for_each_other() {
-    let Some(gpu) = Gpu::open() else { return };
+    let Some(gpu) = Turn::take() else { return };
     let case = mixed(1, 5);
     let expected = on_cpu(&case);
     let mut device_case = on_device(&gpu, &case);
@@ -176,8 +177,8 @@ fn calls_that_may_start_early_wait_for_each_other() {
 
 /// A row in shared memory, and one that is too long for it.
 #[test]
-fn whole_vocabularies() {
-    let Some(gpu) = Gpu::open() else { return };
+fn long_whole_vocabularies() {
+    let Some(gpu) = Turn::take() else { return };
     for vocab in [151_936, 600_001] {
         let head = Head::new(Matrix::integers(WEIGHTS, Dtype::Bf16, vocab, 16));
         let hidden_states = Matrix::integers(HIDDEN_STATES, Dtype::Bf16, 4, 16);
@@ -204,7 +205,7 @@ fn whole_vocabularies() {
 
 #[test]
 fn a_call_allocates_nothing_and_does_not_wait() {
-    let Some(gpu) = Gpu::open() else { return };
+    let Some(gpu) = Turn::take() else { return };
     let case = mixed(1, 7);
     let device_case = on_device(&gpu, &case);
     let (plan, operands) = (plan(&gpu, &device_case), device_case.operands());
@@ -226,7 +227,7 @@ fn a_call_allocates_nothing_and_does_not_wait() {
 
 #[test]
 fn misuse_of_the_engine_door_is_told() {
-    let Some(gpu) = Gpu::open() else { return };
+    let Some(gpu) = Turn::take() else { return };
     let device_case = on_device(&gpu, &mixed(1, 2));
     let (plan, good) = (plan(&gpu, &device_case), device_case.operands());
     let refusal = |change: fn(&mut RawOperands)| {
@@ -253,7 +254,7 @@ fn misuse_of_the_engine_door_is_told() {
 /// Whatever a row or a call may not ask for: both machines say the same.
 #[test]
 fn the_easy_door_refuses_what_the_cpu_refuses() {
-    let Some(gpu) = Gpu::open() else { return };
+    let Some(gpu) = Turn::take() else { return };
     let mut sampler = gpu.own_sampler();
     let case = plain(&mixed(1, 3));
     let none = TokenRules::default();
@@ -302,7 +303,7 @@ fn the_easy_door_refuses_what_the_cpu_refuses() {
 
 #[test]
 fn the_easy_door_allocates_nothing_after_its_first_call_of_a_size() {
-    let Some(gpu) = Gpu::open() else { return };
+    let Some(gpu) = Turn::take() else { return };
     let mut sampler = gpu.own_sampler();
     let case = mixed(1, 9);
     let head = gpu::upload(&sampler, &case.head).with_transform(case.transform);

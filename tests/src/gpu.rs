@@ -4,6 +4,7 @@
 mod features;
 mod gate;
 mod memory;
+mod turn;
 
 use std::env;
 use std::io::Write;
@@ -16,6 +17,7 @@ use flash_sampling_kernels::abi::{VARIANTS, Variant};
 
 pub use gate::Gate;
 pub use memory::{DeviceCase, DeviceWeights, Guarded, address, copy_back, to_device};
+pub use turn::Turn;
 
 use crate::inputs::{Case, Head};
 use crate::panel::{CpuSampler, Effort, Implementation, Panel, assert_same_report};

@@ -9,14 +9,15 @@ use flash_sampling::{Report, SamplingParams, Wanted};
 
 use super::memory::{Guarded, address, to_device};
 use crate::inputs::Rules;
+use crate::panel::POISON;
 
 /// Words of a row's features: no padding, so that they can be copied as words.
 const FEATURES_WORDS: usize = size_of::<RowFeatures>() / size_of::<u64>();
 
-/// `[B]` features, each row's lists in memory of its own.
+/// `[B]` features and the lists that they point to.
 pub(super) struct DeviceFeatures {
     rows: CudaSlice<u64>,
-    _lists: Vec<CudaSlice<u32>>,
+    lists: CudaSlice<u32>,
 }
 
 impl DeviceFeatures {
@@ -26,9 +27,9 @@ impl DeviceFeatures {
         rows: &[SamplingParams],
         rules: &[Rules],
     ) -> Self {
-        let mut lists = Vec::new();
-        let words = host_words(stream, rows, rules, &mut lists);
-        Self { rows: to_device(stream, &words), _lists: lists }
+        let lists = to_device(stream, &list_words(rules));
+        let words = row_words(rows, rules, address(&lists));
+        Self { rows: to_device(stream, &words), lists }
     }
 
     /// Replaces them in place and in stream order.
@@ -38,12 +39,11 @@ impl DeviceFeatures {
         rows: &[SamplingParams],
         rules: &[Rules],
     ) {
-        let mut lists = Vec::new();
-        let words = host_words(stream, rows, rules, &mut lists);
-        stream.memcpy_htod(&words, &mut self.rows).expect("copy to the device");
-        // The stream may still read the lists before.
+        // The stream may still read the lists that go.
         stream.synchronize().expect("the stream runs");
-        self._lists = lists;
+        self.lists = to_device(stream, &list_words(rules));
+        let words = row_words(rows, rules, address(&self.lists));
+        stream.memcpy_htod(&words, &mut self.rows).expect("copy to the device");
     }
 
     /// Where they are.
@@ -52,28 +52,45 @@ impl DeviceFeatures {
     }
 }
 
-fn host_words(
-    stream: &Arc<CudaStream>,
-    rows: &[SamplingParams],
-    rules: &[Rules],
-    lists: &mut Vec<CudaSlice<u32>>,
-) -> Vec<u64> {
-    let none = Rules::default();
+/// A row's lists as words: seen tokens, biases, bitmask, allow-list, ban-list.
+fn lists_of(rules: &Rules) -> [Option<Vec<u32>>; 5] {
+    [
+        Some(rules.seen.iter().flat_map(|seen| [seen.token, seen.count]).collect()),
+        Some(rules.logit_bias.iter().flat_map(|&(id, y)| [id, y.to_bits()]).collect()),
+        rules.bitmask.clone(),
+        rules.allow_list.clone(),
+        Some(rules.ban_list.clone()),
+    ]
+}
+
+/// The lists of all rows, with poison behind each: no token has that id.
+fn list_words(rules: &[Rules]) -> Vec<u32> {
+    let lists = rules.iter().flat_map(lists_of).flatten();
+    lists.flat_map(|list| list.into_iter().chain([POISON])).collect()
+}
+
+/// The rows' features as words, whose lists begin at `lists`.
+fn row_words(rows: &[SamplingParams], rules: &[Rules], mut lists: u64) -> Vec<u64> {
     let mut words = Vec::with_capacity(rows.len() * FEATURES_WORDS);
     for (row, params) in rows.iter().enumerate() {
-        let rules = rules.get(row).unwrap_or(&none);
-        let mut put = |list: Vec<u32>| {
-            lists.push(to_device(stream, &list));
-            address(&lists[lists.len() - 1]) as usize
+        let none = Rules::default();
+        let of_row = rules.get(row);
+        let place = |list: Option<Vec<u32>>| match list {
+            Some(list) if of_row.is_some() => {
+                let begin = lists;
+                lists += 4 * (list.len() as u64 + 1);
+                begin as usize
+            }
+            _ => 0,
         };
-        let seen = rules.seen.iter().flat_map(|seen| [seen.token, seen.count]).collect();
-        let biases = rules.logit_bias.iter().flat_map(|&(id, y)| [id, y.to_bits()]).collect();
+        let rules = of_row.unwrap_or(&none);
+        let [seen, logit_bias, bitmask, allow_list, ban_list] = lists_of(rules).map(place);
         let features = RowFeatures {
-            seen: without_provenance(put(seen)),
-            logit_bias: without_provenance(put(biases)),
-            bitmask: without_provenance(rules.bitmask.clone().map_or(0, &mut put)),
-            allow_list: without_provenance(rules.allow_list.clone().map_or(0, &mut put)),
-            ban_list: without_provenance(put(rules.ban_list.clone())),
+            seen: without_provenance(seen),
+            logit_bias: without_provenance(logit_bias),
+            bitmask: without_provenance(bitmask),
+            allow_list: without_provenance(allow_list),
+            ban_list: without_provenance(ban_list),
             n_seen: rules.seen.len() as u32,
             n_logit_bias: rules.logit_bias.len() as u32,
             n_allowed: rules.allow_list.as_ref().map_or(0, Vec::len) as u32,
