@@ -18,7 +18,6 @@ use flash_sampling_tests::inputs::mixes::random_case;
 use flash_sampling_tests::inputs::{
     Case, HIDDEN_STATES, Head, Matrix, Rules, WEIGHTS, params, rows_of,
 };
-use flash_sampling_tests::judge::assert_oracle_agrees;
 use flash_sampling_tests::panel::bits;
 
 #[global_allocator]
@@ -197,9 +196,7 @@ fn long_whole_vocabularies() {
             .with_reports(ALL, ALL);
         let device_case = on_device(&gpu, &case);
         gpu.enqueue(&device_case, None).expect("enqueues");
-        let output = device_case.output(&gpu);
-        assert_same(&case.name, &output, &on_cpu(&case));
-        assert_oracle_agrees(&case, "the planner's choice", &output);
+        assert_same(&case.name, &device_case.output(&gpu), &on_cpu(&case));
     }
 }
 
