@@ -8,8 +8,8 @@ use flash_sampling_kernels::abi::{Kernel, VARIANTS};
 
 use super::Arch;
 
-/// Bytes of a tensor map, and the alignment that the copy engine asks of it.
-const TENSOR_MAP: (usize, usize) = (128, 64);
+/// How a tensor map is declared among the parameters, and as the copy engine asks for it.
+const TENSOR_MAP: [&str; 2] = [".param .align 16 .b8 ", ".param .align 64 .b8 "];
 
 /// How an entry is launched.
 pub(super) struct Launch {
@@ -80,14 +80,7 @@ pub(super) fn with_directives(
 
 /// The line of a parameter list, aligned if it declares a tensor map.
 fn with_aligned_tensor_map(line: &str) -> String {
-    let (bytes, alignment) = TENSOR_MAP;
-    match line.split_once(".param .align ").and_then(|(before, rest)| {
-        let (_, declared) = rest.split_once(' ')?;
-        declared.contains(&format!("[{bytes}]")).then_some((before, declared))
-    }) {
-        Some((before, declared)) => format!("{before}.param .align {alignment} {declared}"),
-        None => line.to_owned(),
-    }
+    line.replace(TENSOR_MAP[0], TENSOR_MAP[1])
 }
 
 /// Checks target, entries and the absence of local memory and unresolved functions.

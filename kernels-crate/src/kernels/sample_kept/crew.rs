@@ -37,17 +37,11 @@ pub struct Shared {
     pub(super) keys: [Key; LIST],
     pub(super) masses: [u64; LIST],
     pub(super) n_keys: u32,
-    pub(super) found: Found,
-}
-
-/// What one thread found, for all.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(super) struct Found {
-    /// A rung or piece, [`RUNGS`] if none; or the bits of a key.
-    pub(super) at: u64,
-    /// What is left of the goal there, or the mass down to the key.
-    pub(super) amount: u64,
+    /// What one thread found, for all: a rung or piece, [`RUNGS`] if none, and what is left of
+    /// the goal there.
+    pub(super) place: (u32, u64),
+    /// A key, and the mass down to it.
+    pub(super) cut: (Key, u64),
 }
 
 /// What a block tells the others of its cluster.

@@ -1,7 +1,7 @@
 //! A row as its filters and reports measure it: the ladder of `host-crate/src/cpu/ladder.rs`,
 //! climbed by all threads of a cluster.
 
-use super::crew::{Crew, Found, LIST, key};
+use super::crew::{Crew, LIST, key};
 use super::edit::Edited;
 use super::view::View;
 use crate::candidate::Key;
@@ -100,12 +100,11 @@ impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
             loop {
                 let masses = (&raw const (*histogram).masses).cast::<u64>();
                 let counts = (&raw const (*histogram).counts).cast::<u32>();
-                let Found { at, amount } = self.find_place(masses, counts, by_mass, left);
-                if at == RUNGS as u64 {
+                let place;
+                (place, left) = self.find_place(masses, counts, by_mass, left);
+                if place == RUNGS {
                     return Cut { last: Key::NONE, mass: self.total };
                 }
-                let place = at as u32;
-                left = amount;
                 let mass_of = |thread: u32| {
                     [if thread < place { masses.add(thread as usize).read() } else { 0 }]
                 };
@@ -115,8 +114,8 @@ impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
                 let is_there = move |index, y| split.place(scale, index, y) == place;
                 if n <= LIST as u32 {
                     self.crew.gather(view, is_there);
-                    let Found { at, amount } = self.find_key(n, by_mass, left);
-                    return Cut { last: Key::from_bits(at), mass: mass_above + amount };
+                    let (last, mass) = self.find_key(n, by_mass, left);
+                    return Cut { last, mass: mass_above + mass };
                 }
                 let (greatest, least) = self.ends(is_there);
                 split = Split::keys(greatest, least);
@@ -136,13 +135,13 @@ impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
         counts: *const u32,
         by_mass: bool,
         goal: u64,
-    ) -> Found {
+    ) -> (u32, u64) {
         // SAFETY: a thread has a rung; legs part what is written from what is read.
         unsafe {
-            let found = &raw mut (*self.crew.shared).found;
+            let found = &raw mut (*self.crew.shared).place;
             self.crew.leg(|thread| {
                 if thread == 0 {
-                    found.write(Found { at: RUNGS as u64, amount: 0 });
+                    found.write((RUNGS, 0));
                 }
             });
             let give = |thread: u32| {
@@ -154,7 +153,7 @@ impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
             };
             self.crew.scan(give, |thread, before, own| {
                 if before < goal && goal <= before + own {
-                    found.write(Found { at: thread as u64, amount: goal - before });
+                    found.write((thread, goal - before));
                 }
             });
             found.read()
@@ -164,7 +163,7 @@ impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
     /// Of the `n` gathered keys the one with which the running sum reaches `goal`, and the
     /// mass down to it.
     #[inline(always)]
-    unsafe fn find_key(&self, n: u32, by_mass: bool, goal: u64) -> Found {
+    unsafe fn find_key(&self, n: u32, by_mass: bool, goal: u64) -> (Key, u64) {
         let scale = self.scale;
         // SAFETY: `n` keys were gathered, at most as many as there are threads; legs part what
         // is written from what is read.
@@ -193,11 +192,10 @@ impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
                 }
                 let reached = if by_mass { mass } else { count };
                 if reached >= goal && reached - own < goal {
-                    let found = Found { at: key.bits(), amount: mass };
-                    (&raw mut (*shared).found).write(found);
+                    (&raw mut (*shared).cut).write((key, mass));
                 }
             });
-            (&raw const (*shared).found).read()
+            (&raw const (*shared).cut).read()
         }
     }
 
