@@ -41,6 +41,9 @@ struct Options {
     /// Also times calls that may start before the one before has ended.
     #[arg(long)]
     programmatic: bool,
+    /// Times the plain call and calls whose rows ask for more, and nothing else.
+    #[arg(long)]
+    features: bool,
     /// The cuBLASLt library, such as `…/libcublasLt.so.13`, if the loader does not find it.
     #[arg(long, value_name = "FILE")]
     cublaslt: Option<PathBuf>,
@@ -121,6 +124,9 @@ fn measure(options: &Options) -> anyhow::Result<()> {
     std::fs::create_dir_all(&options.out)
         .with_context(|| format!("cannot create {}", options.out.display()))?;
     let stem = options.out.join(session.file_stem()?);
+    if options.features {
+        return measure_features(&session, options, &run.provenance, &stem);
+    }
     let csv = stem.with_extension("csv");
     let cells = cells(options);
     if options.append && csv.exists() {
@@ -134,6 +140,42 @@ fn measure(options: &Options) -> anyhow::Result<()> {
     write(&run, &stem)?;
     let missing = measured?;
     ensure!(missing == 0, "ours did not run, or was wrong, in {missing} cells");
+    Ok(())
+}
+
+/// Measures what features cost in each cell, as long as there is time.
+#[cfg(feature = "cuda")]
+fn measure_features(
+    session: &flash_sampling_benches::session::Session,
+    options: &Options,
+    provenance: &[(String, String)],
+    stem: &Path,
+) -> anyhow::Result<()> {
+    use std::time::{Duration, Instant};
+
+    use flash_sampling_benches::features;
+
+    let begin = Instant::now();
+    let stem = PathBuf::from(format!("{}-features", stem.display()));
+    let mut costs = Vec::new();
+    let cells = cells(options);
+    for cells in cells.chunk_by(|(a, _), (b, _)| a == b) {
+        let rows = cells.iter().map(|&(_, batch)| batch).max().unwrap_or(1);
+        let data = session.data(&cells[0].0, rows)?;
+        for (shape, batch) in cells {
+            if begin.elapsed() >= Duration::from_secs(options.seconds) {
+                println!("{} B={batch}: no time was left", shape.name);
+                continue;
+            }
+            for cost in features::costs(session, shape, *batch, &data)? {
+                let features::Cost { feature, median_us, ratio, .. } = &cost;
+                println!("{} B={batch} | {feature} | {median_us:.1} | {ratio:.3}", shape.name);
+                costs.push(cost);
+            }
+            // What was measured before an error is worth a report.
+            features::write(&stem, provenance, &costs)?;
+        }
+    }
     Ok(())
 }
 

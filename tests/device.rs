@@ -43,6 +43,22 @@ mod edges {
     flash_sampling_tests::edges_checks!(super::every_variant());
 }
 
+mod features {
+    use flash_sampling_tests::{checks, gpu};
+
+    flash_sampling_tests::features_checks!(super::every_variant());
+
+    #[test]
+    fn filtered_softmax() {
+        let Some(mut panel) = gpu::planners_choice() else { return };
+        checks::features::filtered_softmax(&mut panel);
+    }
+}
+
+mod reports {
+    flash_sampling_tests::reports_checks!(super::every_variant());
+}
+
 mod distribution {
     flash_sampling_tests::distribution_checks!(super::planners_choice());
 }

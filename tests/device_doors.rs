@@ -1,9 +1,8 @@
 //! Do the doors of the GPU back end keep their promises? Without a GPU, against the stub
 //! of `cargo xtask cuda-stub`: is the lack of a device told well?
 
-use std::ops::Deref;
 use std::ptr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUresult, CUstreamCaptureMode, cuStreamQuery};
@@ -15,7 +14,7 @@ use flash_sampling::{
 };
 use flash_sampling_tests::allocations::{Counting, allocations};
 use flash_sampling_tests::gpu::{
-    self, DeviceCase, DeviceWeights, Gate, Gpu, NO_DEVICE, assert_same, on_cpu,
+    self, DeviceCase, DeviceWeights, Gate, Gpu, NO_DEVICE, Turn, assert_same, on_cpu,
 };
 use flash_sampling_tests::inputs::{
     BIAS, Case, HIDDEN_STATES, Head, Matrix, WEIGHTS, params, rows_of, small_integer,
@@ -39,29 +38,6 @@ fn exact_case(batch: usize, vocab: usize, hidden: usize, draws: u32) -> Case {
 fn temperatures(hidden: usize) -> [f32; 3] {
     let deviation = 24.0 * (hidden as f32).sqrt();
     [deviation, 0.0, deviation / 4.0]
-}
-
-/// A test's turn on the device: one at a time, since one of them blocks a stream, which
-/// others would wait for, and another captures in the strictest mode.
-struct Turn {
-    gpu: Gpu,
-    _alone: MutexGuard<'static, ()>,
-}
-
-impl Turn {
-    fn take() -> Option<Self> {
-        static ALONE: Mutex<()> = Mutex::new(());
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(Self { gpu: Gpu::open()?, _alone: alone })
-    }
-}
-
-impl Deref for Turn {
-    type Target = Gpu;
-
-    fn deref(&self) -> &Gpu {
-        &self.gpu
-    }
 }
 
 fn on_device(gpu: &Gpu, case: &Case) -> DeviceCase {
@@ -225,6 +201,7 @@ fn cudarc_allocates_and_provides_the_stream() {
             margins: 0,
             workspace: workspace.device_ptr_mut(&stream).0,
             workspace_bytes,
+            ..RawOperands::default()
         };
         // SAFETY: the slices have the problem's sizes and outlive the stream's work, which
         // the copy below waits for; the workspace is zero; the stream is of the primary

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use flash_sampling_kernels::abi::kept::{self, KEPT_VARIANTS, KeptParams, KeptVariant};
 use flash_sampling_kernels::abi::{
     Kernel, NOISE_DIGEST_ENTRY, NOISE_ENTRY, SampleParams, TILE_V, VARIANTS, Variant, mma, sm90,
 };
@@ -114,12 +115,24 @@ fn for_each_variant(kernel: Kernel, check: impl Fn(&Variant, &Entry, &str)) {
     assert!(checked > 0);
 }
 
+/// Calls `check` for every compilation of the kernel that finishes kept rows.
+fn for_each_kept(check: impl Fn(&KeptVariant, &Entry, &str)) {
+    for (arch, compute_capability, _) in FILES {
+        let entries = entries(&text(arch));
+        for variant in KEPT_VARIANTS.iter().filter(|v| v.runs_on(compute_capability)) {
+            check(variant, &entries[variant.entry], &format!("{arch} {}", variant.entry));
+        }
+    }
+}
+
 #[test]
 fn entries_are_those_of_abi() {
     for (arch, compute_capability, _) in FILES {
         let found: Vec<_> = entries(&text(arch)).into_keys().collect();
         let variants = VARIANTS.iter().filter(|v| v.runs_on(compute_capability));
         let mut expected: Vec<_> = variants.map(|v| v.entry).collect();
+        let kept = KEPT_VARIANTS.iter().filter(|v| v.runs_on(compute_capability));
+        expected.extend(kept.map(|v| v.entry));
         expected.extend([NOISE_ENTRY, NOISE_DIGEST_ENTRY]);
         expected.sort_unstable();
         assert_eq!(found, expected, "{arch}");
@@ -143,14 +156,14 @@ fn parameters_and_launch_bounds_are_those_of_abi() {
         move |variant: &Variant, entry: &Entry, at: &str| {
             let expected = [matrix_bytes, matrix_bytes, size_of::<SampleParams>()];
             assert_eq!(entry.parameters, expected, "{at}");
-            let Variant { threads, blocks_per_sm, cluster, .. } = variant;
-            let mut bounds = format!(".maxntid {threads}, 1, 1\n.minnctapersm {blocks_per_sm}");
-            if *cluster > 1 {
-                bounds += &format!("\n.explicitcluster\n.reqnctapercluster {cluster}, 1, 1");
-            }
-            assert!(entry.bounds.ends_with(&bounds), "{at}: {}", entry.bounds);
+            let Variant { threads, blocks_per_sm, cluster, .. } = *variant;
+            assert_bounds(entry, (threads, blocks_per_sm, cluster), at);
         }
     };
+    for_each_kept(|variant, entry, at| {
+        assert_eq!(entry.parameters, [size_of::<KeptParams>()], "{at}");
+        assert_bounds(entry, (kept::THREADS, variant.blocks_per_sm, variant.cluster), at);
+    });
     for_each_variant(Kernel::SampleSimt, check(ADDRESS_BYTES));
     for_each_variant(Kernel::SampleMma, check(ADDRESS_BYTES));
     for_each_variant(Kernel::SampleSm90, check(TENSOR_MAP_BYTES));
@@ -159,6 +172,14 @@ fn parameters_and_launch_bounds_are_those_of_abi() {
         assert_eq!(entries[NOISE_ENTRY].parameters, [8, 4, 4], "{arch}");
         assert_eq!(entries[NOISE_DIGEST_ENTRY].parameters, [8, 8, 8], "{arch}");
     }
+}
+
+fn assert_bounds(entry: &Entry, (threads, per_sm, cluster): (u32, u32, u32), at: &str) {
+    let mut bounds = format!(".maxntid {threads}, 1, 1\n.minnctapersm {per_sm}");
+    if cluster > 1 {
+        bounds += &format!("\n.explicitcluster\n.reqnctapercluster {cluster}, 1, 1");
+    }
+    assert!(entry.bounds.ends_with(&bounds), "{at}: {}", entry.bounds);
 }
 
 #[test]
@@ -262,7 +283,9 @@ fn tensor_maps_are_aligned() {
         let mapped = |v: &&Variant| v.kernel == Kernel::SampleSm90 && v.runs_on(compute_capability);
         let expected = 2 * VARIANTS.iter().filter(mapped).count();
         let maps = text.lines().filter(|line| line.contains(&format!("[{TENSOR_MAP_BYTES}]")));
-        let maps: Vec<_> = maps.filter(|line| line.contains(".param")).collect();
+        // The parameters of a call are as long, and less aligned.
+        let is_map = |line: &&str| line.contains(".param") && !line.contains(".align 8 ");
+        let maps: Vec<_> = maps.filter(is_map).collect();
         assert_eq!(maps.len(), expected, "{arch}");
         assert!(maps.iter().all(|line| line.contains(".align 64 ")), "{arch}: {maps:?}");
     }
@@ -331,5 +354,41 @@ fn sm90_synchronization_is_where_the_source_has_it() {
         // ordered by an anchor of its own.
         let anchors = anchored - 1 + 2 * clustered + 2 * waits + 1;
         assert_eq!(entry.count("bar.warp.sync"), anchors, "{at}: one anchor for each");
+    });
+}
+
+/// What the kernel for kept rows does together, as often as the text has it: sums of words
+/// over a block, over a cluster, histograms, gatherings; and the legs between.
+#[test]
+fn kept_synchronization_is_where_the_source_has_it() {
+    // To reach a goal: two of a block (where, and the mass above), the ends of a rung's keys,
+    // a histogram of its pieces, one gathering. For top_k, for top_p, for the best of a report.
+    const REACHES: usize = 3;
+    // Values, deviation, three cuts, mean gap, leaders; value, rank and entropy of a report.
+    let sums = [3, 4, 1, 1, 1, 1, 2, 1, 1, 1];
+    let reduces = sums.len() + REACHES;
+    let words = sums.iter().sum::<usize>() + 2 * REACHES;
+    // Floors of a draw, the total of each of two ladders; above a rung, and the scan for it.
+    let block_reduces = 3 + 2 * REACHES;
+    let block_words = 2 + 2 + 2 * REACHES;
+    let fills = 2 + REACHES;
+    let gathers = 1 + REACHES;
+    // Logits, three lists, a draw's outputs; of a report the draws, the row and the best; and
+    // around a scan one before, and two for the key.
+    let legs = 4 + 1 + 3 + 3 * REACHES;
+    for_each_kept(|variant, entry, at| {
+        let clustered = usize::from(variant.cluster > 1);
+        // In two halves.
+        assert_eq!(entry.count("shfl.sync"), 2 * (words + block_words), "{at}: shfl");
+        let alone = legs + 2 * (reduces + block_reduces + fills + gathers);
+        let together = reduces + 2 * (fills + gathers);
+        assert_eq!(entry.count("bar.sync"), alone + clustered * together, "{at}: bar.sync");
+        // And one before a report reads the tokens.
+        let meetings = clustered * (reduces + fills + gathers + 1);
+        assert_eq!(entry.count("barrier.cluster.arrive"), meetings, "{at}: arrivals");
+        assert_eq!(entry.count("barrier.cluster.wait"), meetings, "{at}: waits");
+        assert_eq!(entry.count("griddepcontrol.wait"), clustered, "{at}: dependencies");
+        let anchored = entry.count("shfl.sync") + entry.count("bar.sync") + meetings;
+        assert_eq!(entry.count("bar.warp.sync"), anchored, "{at}: one anchor for each");
     });
 }

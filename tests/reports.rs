@@ -1,174 +1,33 @@
-//! Are reports true? Log-sum-exp, log-probabilities, ranks, the best and the entropy, of
-//! the model's distribution and of each row's.
+//! Are reports true, and the same bits on every variant and number of threads? On the CPU.
 
-use std::sync::Arc;
+use flash_sampling::{CpuOptions, CpuVariant, Output, Sampler};
+use flash_sampling_tests::checks::reports::case;
+use flash_sampling_tests::panel::Panel;
 
-use flash_sampling::{
-    CpuOptions, CpuVariant, Dtype, NO_TOKEN, Output, Report, Sampler, SamplingParams, Wanted,
-};
-use flash_sampling_tests::inputs::{
-    Case, HIDDEN_STATES, Head, Matrix, Rules, WEIGHTS, params, rows_of,
-};
-use flash_sampling_tests::judge::{raw_values, values};
-use flash_sampling_tests::oracle::summary;
-
-const ALL: Wanted = Wanted { logprobs: true, ranks: true, entropies: true, best: 20 };
-
-/// The output of a case, the same bits on every variant and number of threads.
-fn sample(case: &Case, raw: Wanted, processed: Wanted) -> Output {
-    let mut agreed: Option<Output> = None;
-    for variant in [CpuVariant::Portable, CpuVariant::Avx2, CpuVariant::Avx512] {
-        for threads in [1, 2, 5].into_iter().filter(|_| variant.available()) {
-            let options = CpuOptions { threads: Some(threads), variant: Some(variant) };
-            let mut sampler = Sampler::cpu_with(options).unwrap();
-            let mut output = Output::default();
-            (output.raw.wanted, output.processed.wanted) = (raw, processed);
-            let rules = case.token_rules();
-            let inputs = case.inputs().with_token_rules(&rules);
-            // The second call finds the buffers of the first.
-            for _ in 0..2 {
-                sampler.sample(&inputs, &case.rows, case.draws, &mut output).unwrap();
-            }
-            match &agreed {
-                None => agreed = Some(output),
-                // Not `==`: NaN is not equal to itself.
-                Some(agreed) => assert_eq!(format!("{output:?}"), format!("{agreed:?}")),
-            }
-        }
-    }
-    agreed.expect("the portable variant is always there")
-}
-
-/// From peaked to flat, with ties, banned tokens and shards.
-fn case(seed: u64, vocab: usize, first_token: u32) -> Case {
-    let head = Head::new(Matrix::integers(WEIGHTS + seed, Dtype::Bf16, vocab, 24));
-    let head = Arc::new(Head { first_token, ..head });
-    let hidden_states = Matrix::integers(HIDDEN_STATES + seed, Dtype::Bf16, 24, 24);
-    let rows = rows_of(24, &[1.0, 0.0, 30.0, 120.0, 1e4])
-        .into_iter()
-        .map(|row| if row.key.position % 2 == 0 { row } else { row.with_top_k(9).with_top_p(0.8) });
-    let rows = rows.collect();
-    let ids = |step| (first_token..first_token + vocab as u32).step_by(step);
-    let rules = Rules {
-        logit_bias: ids(3).map(|id| (id, 16.0)).collect(),
-        ban_list: ids(4).collect(),
-        ..Rules::default()
-    };
-    Case::new(format!("V {vocab}, from {first_token}"), &head, hidden_states, rows)
-        .with_rules(vec![rules; 24])
-        .with_draws(3)
-}
-
-fn near(found: f32, expected: f64, what: &str) {
-    let error = (f64::from(found) - expected).abs();
-    assert!(error <= 1e-5 + 1e-6 * expected.abs(), "{what}: {found}, the oracle's {expected}");
-}
-
-/// Holds the report of a row against its values in `f64`, which are exact.
-fn assert_true(case: &Case, row: usize, output: &Output, report: &Report, y: &[f64], t: f64) {
-    let (first, draws) = (case.head.first_token, case.draws as usize);
-    let what = |what: &str| format!("{}, row {row}: {what}", case.name);
-    let (lse, entropy) = summary(y, t);
-    let logprob = |at: usize| y[at] / t - lse;
-    near(report.log_sum_exps[row], lse, &what("log-sum-exp"));
-    near(report.entropies[row], entropy, &what("entropy"));
-    for draw in row * draws..(row + 1) * draws {
-        let at = (output.tokens[draw] - first) as usize;
-        near(report.logprobs[draw], logprob(at), &what("logprob"));
-        let rank = y.iter().filter(|&&other| other >= y[at]).count();
-        assert_eq!(report.ranks[draw] as usize, rank, "{}", what("rank"));
-    }
-    let mut order: Vec<usize> = (0..y.len()).filter(|&at| y[at] > f64::NEG_INFINITY).collect();
-    order.sort_by(|&a, &b| y[b].total_cmp(&y[a]));
-    let best = &report.best_tokens[row * 20..][..20];
-    let best_logprobs = &report.best_logprobs[row * 20..][..20];
-    for (n, (&token, &p)) in best.iter().zip(best_logprobs).enumerate() {
-        let Some(&at) = order.get(n) else {
-            assert_eq!((token, p), (NO_TOKEN, f32::NEG_INFINITY), "{}", what("best"));
-            continue;
-        };
-        assert_eq!(token, first + at as u32, "{}", what("best"));
-        near(p, logprob(at), &what("best"));
-    }
-}
+flash_sampling_tests::reports_checks!(Some(Panel::every_cpu_variant()));
 
 #[test]
-fn reports_are_the_oracles() {
+fn variants_and_threads_agree_in_every_bit() {
     for (seed, vocab, first_token) in [(1, 300, 0), (2, 1_000, 77), (3, 3_000, 0), (4, 12, 5)] {
         let case = case(seed, vocab, first_token);
-        let output = sample(&case, ALL, ALL);
-        for (row, params) in case.rows.iter().enumerate() {
-            let y = values(&case, row).values;
-            let t = if params.temperature > 0.0 { f64::from(params.temperature) } else { 1.0 };
-            assert_true(&case, row, &output, &output.processed, &y, t);
-            let x = raw_values(&case, row).values;
-            assert_true(&case, row, &output, &output.raw, &x, 1.0);
+        let rules = case.token_rules();
+        let inputs = case.inputs().with_token_rules(&rules);
+        let mut agreed: Option<String> = None;
+        let reference = CpuVariant::Reference;
+        for variant in [reference, CpuVariant::Portable, CpuVariant::Avx2, CpuVariant::Avx512] {
+            for threads in [1, 2, 5].into_iter().filter(|_| variant.available()) {
+                let options = CpuOptions { threads: Some(threads), variant: Some(variant) };
+                let mut sampler = Sampler::cpu_with(options).unwrap();
+                let mut output = Output::default();
+                (output.raw.wanted, output.processed.wanted) = (case.raw, case.processed);
+                // The second call finds the buffers of the first.
+                for _ in 0..2 {
+                    sampler.sample(&inputs, &case.rows, case.draws, &mut output).unwrap();
+                }
+                // Not `==`: NaN is not equal to itself.
+                let found = format!("{output:?}");
+                assert_eq!(agreed.get_or_insert_with(|| found.clone()), &found);
+            }
         }
-    }
-}
-
-#[test]
-fn asking_for_reports_changes_no_token() {
-    let case = case(7, 700, 0);
-    let none = sample(&case, Wanted::default(), Wanted::default());
-    assert_eq!((&none.raw, &none.processed), (&Report::default(), &Report::default()));
-    for (raw, processed) in [(ALL, Wanted::default()), (Wanted::default(), ALL)] {
-        let mut output = sample(&case, raw, processed);
-        (output.raw, output.processed) = (Report::default(), Report::default());
-        assert_eq!(output, none);
-    }
-}
-
-#[test]
-fn what_is_not_wanted_is_empty() {
-    let case = case(8, 40, 0);
-    let output = sample(&case, Wanted { ranks: true, ..Wanted::default() }, Wanted::default());
-    let Report { log_sum_exps, logprobs, ranks, entropies, best_tokens, best_logprobs, .. } =
-        &output.raw;
-    assert_eq!(ranks.len(), 72);
-    assert!(log_sum_exps.is_empty() && logprobs.is_empty() && entropies.is_empty());
-    assert!(best_tokens.is_empty() && best_logprobs.is_empty());
-}
-
-/// One row with these logits.
-fn of_logits(logits: &[f32], row: SamplingParams) -> Output {
-    let hidden_states = Matrix::from_fn(Dtype::Bf16, 1, 1, |_, _| 1.0);
-    let head = Arc::new(Head::of_logits(logits.to_vec()));
-    sample(&Case::new("logits", &head, hidden_states, vec![row]), ALL, ALL)
-}
-
-#[test]
-fn a_gap_of_40_is_a_logprob_of_minus_40() {
-    for temperature in [1.0, 0.0] {
-        let output = of_logits(&[60.0, 20.0], params(temperature, 0, 0));
-        assert_eq!(output.processed.best_tokens[..3], [0, 1, NO_TOKEN]);
-        assert_eq!(output.processed.best_logprobs[0], 0.0);
-        assert!((output.processed.best_logprobs[1] + 40.0).abs() <= 1e-3);
-        assert_eq!((output.raw.log_sum_exps[0], output.raw.ranks[0]), (60.0, 1));
-    }
-}
-
-#[test]
-fn equal_tokens_have_equal_ranks() {
-    let output = of_logits(&[3.0, 5.0, 5.0, 1.0], params(0.0, 0, 0).with_top_k(1));
-    assert_eq!((output.tokens[0], output.processed.ranks[0]), (1, 2));
-}
-
-#[test]
-fn the_logprob_of_infinity_is_not_a_number() {
-    let output = of_logits(&[3.0, f32::INFINITY, 5.0], params(1.0, 0, 0));
-    let report = &output.processed;
-    assert!(report.logprobs[0].is_nan() && report.entropies[0].is_nan());
-    assert_eq!((report.log_sum_exps[0], report.ranks[0]), (f32::INFINITY, 1));
-    assert_eq!(report.best_tokens[..4], [1, 2, 0, NO_TOKEN]);
-}
-
-#[test]
-fn a_row_without_a_token_reports_none() {
-    let output = of_logits(&[f32::NEG_INFINITY, f32::NAN], params(1.0, 0, 0));
-    for report in [&output.raw, &output.processed] {
-        assert_eq!((report.logprobs[0], report.ranks[0]), (f32::NEG_INFINITY, 0));
-        assert_eq!(report.log_sum_exps[0], f32::NEG_INFINITY);
-        assert_eq!(report.best_tokens, [NO_TOKEN; 20]);
     }
 }

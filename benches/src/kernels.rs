@@ -158,6 +158,7 @@ impl Call for SampledCall<'_> {
             scores: null_mut(),
             margins: null_mut(),
             workspace: without_provenance_mut(address(workspace)),
+            values: null_mut(),
             weights_stride: self.shape.hidden.into(),
             hidden_stride: self.shape.hidden.into(),
             batch: self.batch,

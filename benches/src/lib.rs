@@ -4,6 +4,7 @@
 //! cuBLASLt, and the product followed by a sampling kernel, in alternation.
 //! [`report`] and [`plot`] turn its rows into files, and need no GPU.
 
+pub mod asked;
 pub mod ceilings;
 pub mod plot;
 pub mod report;
@@ -18,6 +19,8 @@ pub mod bursts;
 pub mod check;
 #[cfg(feature = "cuda")]
 pub mod contender;
+#[cfg(feature = "cuda")]
+pub mod features;
 #[cfg(feature = "cuda")]
 pub mod gpu;
 #[cfg(feature = "cuda")]

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use flash_sampling::cuda::{Cuda, RawOperands};
+use flash_sampling::cuda::Cuda;
 use flash_sampling::{Plan, Problem, Sampler};
 
 use crate::contender::{Call, Contender, Outcome};
@@ -80,20 +80,7 @@ impl Call for OurCall<'_> {
     }
 
     unsafe fn enqueue(&self, weights: u64) -> anyhow::Result<()> {
-        let operands = RawOperands {
-            weights,
-            hidden_states: self.hidden_states,
-            bias: 0,
-            temperatures: self.rows.temperatures.address(),
-            seeds: self.rows.seeds.address(),
-            positions: self.rows.positions.address(),
-            tokens: self.rows.tokens.address(),
-            status: self.rows.status.address(),
-            scores: 0,
-            margins: 0,
-            workspace: self.rows.workspace.address(),
-            workspace_bytes: self.plan.workspace_bytes,
-        };
+        let operands = self.rows.operands(weights, self.hidden_states);
         // SAFETY: the plan is this sampler's for this problem; our buffers have its sizes
         // and live as long as the call, the caller promises the rest. One stream orders
         // the calls, and the workspace was cleared on it. The weights were written before

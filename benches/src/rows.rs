@@ -1,6 +1,7 @@
 //! What the rows of a call have in device memory besides matrices.
 
 use anyhow::ensure;
+use flash_sampling::cuda::RawOperands;
 
 use crate::contender::Outcome;
 use crate::gpu::{Buffer, Gpu};
@@ -51,6 +52,22 @@ impl Rows {
         };
         gpu.fill(&rows.workspace, 0)?;
         Ok(rows)
+    }
+
+    /// The operands of a call that asks for tokens and status.
+    pub fn operands(&self, weights: u64, hidden_states: u64) -> RawOperands {
+        RawOperands {
+            weights,
+            hidden_states,
+            temperatures: self.temperatures.address(),
+            seeds: self.seeds.address(),
+            positions: self.positions.address(),
+            tokens: self.tokens.address(),
+            status: self.status.address(),
+            workspace: self.workspace.address(),
+            workspace_bytes: self.workspace.bytes() as u64,
+            ..RawOperands::default()
+        }
     }
 
     /// Overwrites the outputs with a token beyond every vocabulary that is not

@@ -55,9 +55,10 @@ pub struct Settings {
 /// The card, ready, and the contenders.
 pub struct Session {
     contenders: Vec<Box<dyn Contender>>,
-    gpu: Gpu,
-    meter: Meter,
-    repeats: u32,
+    pub(crate) sampler: Rc<Sampler<Cuda>>,
+    pub(crate) gpu: Gpu,
+    pub(crate) meter: Meter,
+    pub(crate) repeats: u32,
     sustained: bool,
     provenance: Vec<(String, String)>,
 }
@@ -65,8 +66,8 @@ pub struct Session {
 /// Inputs of a shape's cells.
 #[derive(Debug)]
 pub struct Data {
-    weights: Vec<Buffer>,
-    hidden_states: Buffer,
+    pub(crate) weights: Vec<Buffer>,
+    pub(crate) hidden_states: Buffer,
 }
 
 impl Session {
@@ -102,9 +103,10 @@ impl Session {
                 H200.read_tbps, H200.product_tflops
             ),
         );
-        let contenders = contenders(settings, cublas, kernels)?;
+        let sampler = sampler(settings, settings.variant.as_deref())?;
+        let contenders = contenders(settings, &sampler, cublas, kernels)?;
         let Settings { repeats, sustained, .. } = *settings;
-        Ok(Self { gpu, meter, contenders, repeats, sustained, provenance })
+        Ok(Self { gpu, meter, sampler, contenders, repeats, sustained, provenance })
     }
 
     /// Where the numbers come from: date, code, card, rates, command.
@@ -226,27 +228,30 @@ impl Session {
     }
 }
 
+/// Ours, with the named variant or the planner's.
+fn sampler(settings: &Settings, variant: Option<&str>) -> anyhow::Result<Rc<Sampler<Cuda>>> {
+    let mut sampler = Sampler::<Cuda>::cuda(settings.device)?;
+    sampler.force_variant(variant);
+    Ok(Rc::new(sampler))
+}
+
 /// Ours with and without noise, then what it is compared with.
 fn contenders(
     settings: &Settings,
+    planned: &Rc<Sampler<Cuda>>,
     cublas: anyhow::Result<Cublas>,
     kernels: Rc<Kernels>,
 ) -> anyhow::Result<Vec<Box<dyn Contender>>> {
-    let sampler = |variant: Option<&str>| {
-        let mut sampler = Sampler::<Cuda>::cuda(settings.device)?;
-        sampler.force_variant(variant);
-        anyhow::Ok(Rc::new(sampler))
-    };
-    let planned = sampler(settings.variant.as_deref())?;
     let mut contenders: Vec<Box<dyn Contender>> = vec![
-        Box::new(Ours::new(Rc::clone(&planned), OURS.into(), 1.0)),
-        Box::new(Ours::new(Rc::clone(&planned), OURS_GREEDY.into(), 0.0)),
+        Box::new(Ours::new(Rc::clone(planned), OURS.into(), 1.0)),
+        Box::new(Ours::new(Rc::clone(planned), OURS_GREEDY.into(), 0.0)),
     ];
     if settings.programmatic {
+        let planned = Rc::clone(planned);
         contenders.push(Box::new(Ours::new(planned, OURS_PROGRAMMATIC.into(), 1.0).programmatic()));
     }
     for name in &settings.beside {
-        let forced = sampler(Some(name))?;
+        let forced = sampler(settings, Some(name))?;
         contenders.push(Box::new(Ours::new(forced, format!("{OURS} {name}"), 1.0)));
     }
     match cublas.map(Rc::new) {

@@ -1,5 +1,6 @@
-//! Four rows of one batch that ask for different things, in one pass over the weights, on
-//! the CPU: greedy, nucleus, constrained by a grammar's bitmask, penalized.
+//! Four rows of one batch that ask for different things, in one pass over the weights:
+//! greedy, nucleus, constrained by a grammar's bitmask, penalized. On a GPU if there is one and
+//! the feature `cuda` is on, else on the CPU.
 #![allow(clippy::print_stdout)]
 
 use flash_sampling::{
@@ -39,15 +40,20 @@ fn main() -> Result<(), Error> {
         TokenRules { bitmask: Some(&bitmask), ..none },
         TokenRules { seen: &seen, logit_bias: &[(3, f32::NEG_INFINITY)], ..none },
     ];
-    let inputs = Inputs::new(
-        MatrixRef::new(Operand::HiddenStates, &hidden_states, NAMES.len(), HIDDEN)?,
-        MatrixRef::new(Operand::Weights, &weights, VOCAB, HIDDEN)?,
-    )
-    .with_token_rules(&token_rules);
+    let hidden_states = MatrixRef::new(Operand::HiddenStates, &hidden_states, NAMES.len(), HIDDEN)?;
+    let weights = MatrixRef::new(Operand::Weights, &weights, VOCAB, HIDDEN)?;
 
     let mut output = Output::default();
     output.processed.wanted = Wanted { logprobs: true, best: 3, ..Wanted::default() };
-    Sampler::cpu().sample(&inputs, &rows, 1, &mut output)?;
+    if let Ok(mut sampler) = Sampler::cuda(0) {
+        let head = sampler.upload(weights, None)?;
+        sampler.sample_with_rules(&head, hidden_states, &rows, &token_rules, 1, &mut output)?;
+        println!("on {}", sampler.device_name());
+    } else {
+        let inputs = Inputs::new(hidden_states, weights).with_token_rules(&token_rules);
+        Sampler::cpu().sample(&inputs, &rows, 1, &mut output)?;
+        println!("on the CPU");
+    }
     let best = output.processed.best_tokens.chunks(3);
     for (row, (name, best)) in NAMES.iter().zip(best).enumerate() {
         let (token, logprob) = (output.tokens[row], output.processed.logprobs[row]);

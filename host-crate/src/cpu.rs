@@ -1,6 +1,5 @@
 //! The CPU back end.
 
-mod deviation;
 mod dot;
 mod edits;
 mod filters;
@@ -21,7 +20,6 @@ use crate::error::{Error, Unmet};
 use crate::inputs::Inputs;
 use crate::output::Output;
 use crate::params::SamplingParams;
-use crate::plain::{check_plain, check_plain_inputs};
 use crate::plan::Plan;
 use crate::problem::Problem;
 use crate::report::Wanted;
@@ -81,20 +79,6 @@ impl Cpu {
         }
         cpu.pool = Pool::new(&options)?;
         Ok(cpu)
-    }
-
-    /// Refuses what the variant does not compute.
-    pub(crate) fn check(
-        &self,
-        inputs: &Inputs<'_>,
-        rows: &[SamplingParams],
-        output: &Output,
-    ) -> Result<(), Error> {
-        if self.variant == CpuVariant::Reference {
-            check_plain_inputs(inputs)?;
-            check_plain(rows, output)?;
-        }
-        Ok(())
     }
 
     /// Fills `output`, which has the problem's size; B ≥ 1.

@@ -3,8 +3,8 @@
 //!
 //! There are two doors. The *engine door*, [`Sampler::enqueue`], takes device addresses
 //! and a stream from the caller, allocates nothing and waits for nothing, and can be
-//! captured in a CUDA graph: seeds, positions and temperatures are read from device
-//! memory, so that a replay draws with new ones. The *easy door*, [`Sampler::upload`] and
+//! captured in a CUDA graph: seeds, positions, temperatures and [`RowFeatures`] are read
+//! from device memory, so that a replay draws with new ones. The *easy door*, [`Sampler::upload`] and
 //! [`Sampler::sample`], owns buffers, copies, and waits.
 //!
 //! To link, the feature needs a `libcuda`: a driver's, a toolkit's stub, or that of
@@ -21,6 +21,10 @@ mod driver;
 mod easy;
 #[cfg(feature = "cuda")]
 mod engine;
+#[cfg(feature = "cuda")]
+mod exchange;
+#[cfg(feature = "cuda")]
+mod finish;
 mod head;
 #[cfg(feature = "cuda")]
 mod launch;
@@ -28,6 +32,9 @@ mod launch;
 mod memory;
 #[cfg(feature = "cuda")]
 mod module;
+mod operands;
+#[cfg(feature = "cuda")]
+mod params;
 #[cfg(feature = "cuda")]
 mod probe;
 #[cfg(feature = "cuda")]
@@ -42,7 +49,9 @@ mod engine;
 use std::ffi::c_void;
 
 pub use engine::Cuda;
+pub use flash_sampling_kernels::abi::kept::{RowFeatures, TokenBias};
 pub use head::DeviceHead;
+pub use operands::{RawOperands, RawReport};
 
 use crate::backend::sealed::Sealed;
 use crate::error::Error;
@@ -50,41 +59,9 @@ use crate::matrix::MatrixRef;
 use crate::output::Output;
 use crate::params::SamplingParams;
 use crate::plan::{DeviceLimits, Plan};
-use crate::problem::Problem;
-use crate::sampler::Sampler;
-
-/// Device addresses of a call, with natural alignment; the matrices as the plan's
-/// variant asks for.
-///
-/// Inputs may overlap each other; outputs and the workspace overlap nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RawOperands {
-    /// `[V_rows, D]`, with the problem's dtype and row stride.
-    pub weights: u64,
-    /// `[B, D]`, with the problem's dtype and row stride.
-    pub hidden_states: u64,
-    /// `[V]` f32; read if the problem has a bias, else anything.
-    pub bias: u64,
-    /// `[B]` f32, each finite and ≥ 0, which is not checked here.
-    pub temperatures: u64,
-    /// `[B]` u64.
-    pub seeds: u64,
-    /// `[B]` u64.
-    pub positions: u64,
-    /// `[B, S]` u32, written.
-    pub tokens: u64,
-    /// `[B, S]` u32 of [`Status`](crate::Status) bits, written.
-    pub status: u64,
-    /// `[B, S]` f32, written, or 0 to do without.
-    pub scores: u64,
-    /// `[B, S]` f32, written, or 0 to do without.
-    pub margins: u64,
-    /// [`Plan::workspace_bytes`] of scratch, aligned to 16 bytes: zero before its first
-    /// call ([`Sampler::clear_workspace`]) and zero again after each.
-    pub workspace: u64,
-    /// Bytes of the scratch.
-    pub workspace_bytes: u64,
-}
+use crate::problem::{Features, Problem, row_asks};
+use crate::sampler::{Sampler, check_rows};
+use crate::token_rules::{TokenRules, check_token_rules};
 
 /// When a call may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +70,18 @@ enum Start {
     InOrder,
     /// As soon as the kernel before it allows, if the variant waits for that by itself.
     Early,
+}
+
+/// What the rows of a call through the easy door bring from the host; it has been checked.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "nobody takes them"))]
+struct HostRows<'a> {
+    /// `[B, D]`.
+    hidden_states: MatrixRef<'a>,
+    /// `[B]`.
+    params: &'a [SamplingParams],
+    /// `[B]`, or none.
+    rules: &'a [TokenRules<'a>],
 }
 
 impl Sealed for Cuda {}
@@ -128,7 +117,7 @@ impl Sampler<Cuda> {
 
     /// Enqueues a call on the caller's stream: results are ready in stream order.
     /// Allocates nothing, waits for nothing, and may be captured in a CUDA graph.
-    /// Any thread may call; the calls that share a workspace must be ordered.
+    /// One kernel, and one more behind it if the problem has features. Any thread may call; the calls that share a workspace must be ordered.
     ///
     /// `stream` is a `CUstream`, null for the legacy default stream. B = 0 enqueues nothing.
     ///
@@ -137,17 +126,18 @@ impl Sampler<Cuda> {
     /// the call's operands.
     ///
     /// # Errors
-    /// [`Error::Layout`] for a null or misaligned address, [`Error::Workspace`] for too
-    /// little scratch, [`Error::Unsupported`] for a plan that is not a GPU's,
-    /// [`Error::Cuda`] if the driver refuses.
+    /// [`Error::Layout`] for a null or misaligned address and too little memory for values,
+    /// [`Error::Workspace`] for too little scratch, [`Error::Unsupported`] for a plan that is
+    /// not this GPU's, [`Error::Cuda`] if the driver refuses.
     ///
     /// # Safety
     /// - `plan` is this sampler's plan for `problem`, unchanged.
     /// - Addresses lie in memory that the device can reach, valid for the shapes of
     ///   [`RawOperands`], until the stream has run the call and every replay.
     /// - `stream` is a stream of the device's primary context.
-    /// - The workspace is zero when the call begins to run, and no other call uses it
-    ///   until this one has ended.
+    /// - The workspace is zero when the call begins to run, and no other call uses it, nor
+    ///   `kept`, until this one has ended.
+    /// - Features of rows are what [`RowFeatures`] says, and so are the lists they point to.
     pub unsafe fn enqueue(
         &self,
         plan: &Plan,
@@ -164,7 +154,7 @@ impl Sampler<Cuda> {
     ///
     /// On compute capability 9.0, blocks of the call then start as that kernel ends, or
     /// once all of its blocks have called `cudaTriggerProgrammaticLaunchCompletion`, which
-    /// ours do at once. They set themselves up and copy their first weights; for all else
+    /// ours do at once, but for the kernel that finishes rows with features. They set themselves up and copy their first weights; for all else
     /// they wait until that kernel has ended (CUDA programming guide, "Programmatic
     /// Dependent Launch and Synchronization"). A block takes a multiprocessor of its own.
     /// So this helps behind a kernel that is short against the time of a launch, that
@@ -234,9 +224,8 @@ impl Sampler<Cuda> {
     /// in, runs, copies out, and waits. Buffers grow to the largest call and stay.
     ///
     /// # Errors
-    /// [`Error::Shape`], [`Error::Param`], [`Error::UnsupportedParam`] for filters, penalties
-    /// and reports, [`Error::Unsupported`], and [`Error::Cuda`] if the driver refuses, also
-    /// for a head on another device.
+    /// [`Error::Shape`], [`Error::Param`], [`Error::Unsupported`], and [`Error::Cuda`] if the
+    /// driver refuses, also for a head on another device.
     pub fn sample(
         &mut self,
         head: &DeviceHead,
@@ -245,14 +234,39 @@ impl Sampler<Cuda> {
         draws: u32,
         output: &mut Output,
     ) -> Result<(), Error> {
-        let problem = head.problem(hidden_states, u64::from(draws))?;
-        crate::sampler::check_rows(&problem, rows)?;
-        crate::plain::check_plain(rows, output)?;
+        self.sample_with_rules(head, hidden_states, rows, &[], draws, output)
+    }
+
+    /// [`sample`](Self::sample), with rules for single tokens, one set for each batch row, or
+    /// none.
+    ///
+    /// # Errors
+    /// As [`sample`](Self::sample), and [`Error::Param`], [`Error::ParamLength`] and
+    /// [`Error::Token`] for rules.
+    pub fn sample_with_rules(
+        &mut self,
+        head: &DeviceHead,
+        hidden_states: MatrixRef<'_>,
+        rows: &[SamplingParams],
+        token_rules: &[TokenRules<'_>],
+        draws: u32,
+        output: &mut Output,
+    ) -> Result<(), Error> {
+        let features = Features {
+            rows: any_asks(rows, token_rules),
+            raw: output.raw.wanted,
+            processed: output.processed.wanted,
+            transform: head.transform(),
+        };
+        let problem = head.problem(hidden_states, u64::from(draws), features)?;
+        check_token_rules(token_rules, &problem)?;
+        check_rows(&problem, rows)?;
         output.resize(&problem)?;
         if problem.batch() == 0 {
             return Ok(());
         }
-        self.backend.sample(&problem, head.memory(), hidden_states, rows, output)
+        let rows = HostRows { hidden_states, params: rows, rules: token_rules };
+        self.backend.sample(&problem, head.memory(), rows, output)
     }
 
     /// The noise of `words` consecutive words, as the device computes it.
@@ -267,4 +281,11 @@ impl Sampler<Cuda> {
     pub fn probe_noise_digest(&self, first_word: u64, words: u64) -> Result<u64, Error> {
         self.backend.probe_noise_digest(first_word, words)
     }
+}
+
+/// Whether any row asks for anything beyond temperature and key.
+fn any_asks(rows: &[SamplingParams], token_rules: &[TokenRules<'_>]) -> bool {
+    let none = TokenRules::default();
+    let rules = token_rules.iter().chain(std::iter::repeat(&none));
+    rows.iter().zip(rules).any(|(params, rules)| row_asks(params, rules))
 }

@@ -9,8 +9,10 @@ use thiserror::Error;
 use crate::params::engines::Engine;
 
 mod cuda;
+mod operand;
 mod param;
 pub use cuda::{Call, CudaFailure};
+pub use operand::{Operand, ReportPart};
 pub use param::{Param, TokenRule};
 
 /// Everything this crate refuses or fails with.
@@ -85,14 +87,6 @@ pub enum Error {
         /// The id.
         found: u32,
     },
-    /// The parameter is valid, but computed by the CPU's fast variants alone.
-    #[error("unsupported: {}{param} on a GPU or by the reference", RowPrefix(*.row))]
-    UnsupportedParam {
-        /// The batch row, or `None` for a parameter of the whole call.
-        row: Option<u32>,
-        /// The parameter.
-        param: Param,
-    },
     /// The problem is valid, but nothing here can run it.
     #[error("unsupported: {}", Unmet { need: *.need, limit: *.limit, found: *.found })]
     Unsupported {
@@ -114,58 +108,6 @@ pub enum Error {
     /// The driver refused.
     #[error("{0}")]
     Cuda(CudaFailure),
-}
-
-/// An operand of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Operand {
-    /// `[B, D]`.
-    HiddenStates,
-    /// `[V_rows, D]`.
-    Weights,
-    /// `[V]` f32.
-    Bias,
-    /// `[B]` sampling parameters on the host.
-    Params,
-    /// `[B]` rules for single tokens on the host, or none.
-    TokenRules,
-    /// `[B]` f32 on the device.
-    Temperatures,
-    /// `[B]` u64 on the device.
-    Seeds,
-    /// `[B]` u64 on the device.
-    Positions,
-    /// `[B, S]` u32, written.
-    Tokens,
-    /// `[B, S]` u32, written.
-    Status,
-    /// `[B, S]` f32, written.
-    Scores,
-    /// `[B, S]` f32, written.
-    Margins,
-    /// Scratch that a call leaves as it found it.
-    Workspace,
-}
-
-impl fmt::Display for Operand {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::HiddenStates => "hidden_states",
-            Self::Weights => "weights",
-            Self::Bias => "bias",
-            Self::Params => "params",
-            Self::TokenRules => "token_rules",
-            Self::Temperatures => "temperatures",
-            Self::Seeds => "seeds",
-            Self::Positions => "positions",
-            Self::Tokens => "tokens",
-            Self::Status => "status",
-            Self::Scores => "scores",
-            Self::Margins => "margins",
-            Self::Workspace => "workspace",
-        })
-    }
 }
 
 /// An axis of an operand.
@@ -228,6 +170,8 @@ pub enum LayoutRule {
     Alignment(u64),
     /// The base address is not null.
     NotNull,
+    /// Bytes at the address: no fewer than the problem needs.
+    Bytes(u64),
 }
 
 impl fmt::Display for LayoutRule {
@@ -238,6 +182,7 @@ impl fmt::Display for LayoutRule {
             Self::Span(n) => write!(f, "bytes spanned: expected at most {n}"),
             Self::Alignment(n) => write!(f, "address: expected a multiple of {n}"),
             Self::NotNull => f.write_str("address: expected not null"),
+            Self::Bytes(n) => write!(f, "bytes: expected at least {n}"),
         }
     }
 }
@@ -264,6 +209,8 @@ pub enum Need {
     TokenIds,
     /// `B · S`, at most.
     Outputs,
+    /// `B · V` where values are kept, at most.
+    Values,
     /// Bytes of host memory; `found` were asked for in one allocation.
     HostMemory,
     /// Threads that the system would start.
@@ -318,6 +265,7 @@ impl fmt::Display for Unmet {
             Need::Draws => ("axis S", "at most"),
             Need::TokenIds => ("first_token + V_valid", "at most"),
             Need::Outputs => ("B · S", "at most"),
+            Need::Values => ("B · V with features", "at most"),
             Need::HostMemory => {
                 return write!(f, "cannot allocate {found} bytes of host memory");
             }

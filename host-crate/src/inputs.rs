@@ -3,10 +3,10 @@
 
 use flash_sampling_kernels::transform::LogitTransform;
 
-use crate::error::{Axis, Error, Operand, Param, Size};
+use crate::error::{Axis, Error, Operand, Size};
 use crate::matrix::MatrixRef;
-use crate::problem::Problem;
-use crate::token_rules::TokenRules;
+use crate::problem::{Problem, check_transform};
+use crate::token_rules::{TokenRules, check_token_rules};
 
 /// Greatest alignment worth telling apart.
 const ALIGNMENT_BYTES_MAX: u64 = 256;
@@ -120,32 +120,8 @@ impl<'a> Inputs<'a> {
                 found: bias.len() as u64,
             });
         }
-        self.check_transform()?;
-        self.check_token_rules(&problem)?;
+        check_transform(self.transform)?;
+        check_token_rules(self.token_rules, &problem)?;
         Ok(problem)
-    }
-
-    fn check_transform(&self) -> Result<(), Error> {
-        let LogitTransform { softcap, scale, .. } = self.transform;
-        for (param, found) in [(Param::Softcap, softcap.unwrap_or(1.0)), (Param::LogitScale, scale)]
-        {
-            if !(found.is_finite() && found > 0.0) {
-                return Err(Error::Param { row: None, param, found: f64::from(found) });
-            }
-        }
-        Ok(())
-    }
-
-    fn check_token_rules(&self, problem: &Problem) -> Result<(), Error> {
-        let (expected, found) = (u64::from(problem.batch()), self.token_rules.len() as u64);
-        if found != 0 && found != expected {
-            return Err(Error::Shape {
-                operand: Operand::TokenRules,
-                axis: Axis::B,
-                expected: Size::Exactly(expected),
-                found,
-            });
-        }
-        (0..).zip(self.token_rules).try_for_each(|(row, rules)| rules.check(row, problem))
     }
 }

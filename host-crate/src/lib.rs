@@ -27,7 +27,7 @@
 //! Beside temperature and key a row may have filters ([`SamplingParams::with_top_k`],
 //! `with_top_p`, `with_min_p` and more), penalties, and rules for single tokens ([`TokenRules`]);
 //! [`Output::raw`] and [`Output::processed`] report log-probabilities and more if they are
-//! told to ([`Wanted`]). Those are the CPU's so far: a GPU refuses them by name.
+//! told to ([`Wanted`]).
 //!
 //! A row's noise depends on its [`NoiseKey`], the draw and the token alone: not on the
 //! batch around it, the thread count, the variant or the machine.
@@ -40,11 +40,11 @@ mod backend;
 mod cpu;
 pub mod cuda;
 mod error;
+mod features;
 mod inputs;
 mod matrix;
 mod output;
 mod params;
-mod plain;
 mod plan;
 mod problem;
 mod report;
@@ -55,7 +55,7 @@ mod workspace;
 pub use backend::Backend;
 pub use cpu::{Cpu, CpuOptions, CpuVariant};
 pub use error::{
-    Axis, Call, CudaFailure, Error, LayoutRule, Need, Operand, Param, Size, TokenRule,
+    Axis, Call, CudaFailure, Error, LayoutRule, Need, Operand, Param, ReportPart, Size, TokenRule,
 };
 pub use flash_sampling_kernels::abi::{Dtype, NO_TOKEN};
 pub use flash_sampling_kernels::philox::NoiseKey;
@@ -66,8 +66,8 @@ pub use inputs::Inputs;
 pub use matrix::{Element, MatrixRef};
 pub use output::Output;
 pub use params::{EditOrder, FilterOrder, SamplingParams, engines, validate};
-pub use plan::{DeviceLimits, Plan, Reason, Refusal, VariantId};
-pub use problem::{Problem, ProblemBuilder};
+pub use plan::{DeviceLimits, Finish, Plan, Reason, Refusal, VariantId};
+pub use problem::{Features, Problem, ProblemBuilder};
 pub use report::{Report, Wanted};
 pub use sampler::Sampler;
 pub use token_rules::{SeenToken, TokenRules};

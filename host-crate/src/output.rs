@@ -31,8 +31,8 @@ pub struct Output {
 impl Output {
     /// Checks what is wanted.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        self.raw.check()?;
-        self.processed.check()
+        self.raw.wanted.check()?;
+        self.processed.wanted.check()
     }
 
     /// Makes room for the problem's results.

@@ -11,7 +11,10 @@ use crate::problem::Problem;
 use crate::workspace::workspace_bytes;
 use gpu::{grid, rank, unmet_by_gpu};
 
+mod finish;
 mod gpu;
+
+pub use finish::Finish;
 
 /// What the planner has to know of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,6 +41,11 @@ pub struct Plan {
     pub shared_bytes: u32,
     /// Scratch of the call; see [`workspace_bytes`].
     pub workspace_bytes: u64,
+    /// Memory for the rows' values on a GPU: `B · V` f32 and little more, or twice that, if the
+    /// problem has features. 0 on the CPU, which has its own.
+    pub kept_bytes: u64,
+    /// The kernel behind the variant's: on a GPU, where the problem has features.
+    pub finish: Option<Finish>,
     /// Every other variant of the machine's kind, with why it does not run.
     pub refused: Vec<Refusal>,
 }
@@ -108,6 +116,10 @@ impl fmt::Display for Plan {
         writeln!(f, "grid             {}", self.grid)?;
         writeln!(f, "shared bytes     {}", self.shared_bytes)?;
         writeln!(f, "workspace bytes  {}", self.workspace_bytes)?;
+        if let Some(finish) = &self.finish {
+            finish.fmt(f)?;
+            writeln!(f, "kept bytes       {}", self.kept_bytes)?;
+        }
         let names = self.refused.iter().map(|refusal| refusal.variant.name().len());
         let width = names.max().unwrap_or(0);
         for Refusal { variant, reason } in &self.refused {
@@ -146,11 +158,14 @@ impl Plan {
         if let Some(Unmet { need, limit, found }) = refusal(chosen) {
             return Err(Error::Unsupported { need, limit, found });
         }
+        let finish = problem.features().any().then(|| Finish::new(problem, limits));
         Ok(Self {
             variant: VariantId::Gpu(chosen),
             grid: grid(chosen, problem, limits),
             shared_bytes: chosen.shared_bytes,
             workspace_bytes: workspace_bytes(problem),
+            kept_bytes: finish.map_or(0, |finish| finish.kept_bytes),
+            finish,
             refused: refused(
                 VARIANTS.iter().filter(|variant| variant.name != chosen.name),
                 VariantId::Gpu,
@@ -171,6 +186,8 @@ impl Plan {
             grid,
             shared_bytes: 0,
             workspace_bytes: workspace_bytes(problem),
+            kept_bytes: 0,
+            finish: None,
             refused: refused(
                 CpuVariant::ALL.into_iter().filter(|&variant| variant != chosen),
                 VariantId::Cpu,
@@ -199,7 +216,9 @@ fn refused<V: Copy>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flash_sampling_kernels::abi::Dtype;
+    use crate::problem::Features;
+    use crate::report::Wanted;
+    use flash_sampling_kernels::abi::{Dtype, kept::KEPT_VARIANTS};
 
     const H200: DeviceLimits = DeviceLimits {
         compute_capability: 90,
@@ -317,6 +336,38 @@ mod tests {
         let one_block = DeviceLimits { shared_bytes_per_sm: 100 * 1024, ..H200 };
         let narrow = Plan::for_gpu(&problem(1), &one_block, Some("mma_b8_bf16")).unwrap();
         assert_eq!(narrow.grid, 132);
+    }
+
+    #[test]
+    fn features_add_one_kernel_and_memory_for_values() {
+        let builder = Problem::builder(3, 151_937, 4_096);
+        let none = plan(&builder.build().unwrap());
+        assert_eq!((none.kept_bytes, none.finish), (0, None));
+        let raw = Wanted { logprobs: true, ..Wanted::NONE };
+        let features = Features { rows: true, raw, ..Features::NONE };
+        let problem = builder.features(features).build().unwrap();
+        let values_bytes = 3 * 151_940 * 4;
+        let with = plan(&problem);
+        let finish = with.finish.unwrap();
+        assert_eq!((with.grid, with.workspace_bytes), (none.grid, none.workspace_bytes));
+        assert!(finish.slice_in_shared && finish.raw_values.is_none());
+        assert_eq!(finish.grid, 3 * 8, "a cluster a row");
+        let scratch_bytes = KEPT_VARIANTS[0].scratch_bytes(3);
+        assert_eq!(
+            (finish.scratch, with.kept_bytes),
+            (Some(values_bytes), values_bytes + scratch_bytes)
+        );
+        assert!(
+            with.to_string().contains("\nthen             flash_sampling_sample_kept_cluster\n")
+        );
+        // There a block has a whole row, which its shared memory does not hold.
+        let old = Plan::for_gpu(&problem, &A100, None).unwrap();
+        let finish = old.finish.unwrap();
+        assert_eq!((finish.slice_in_shared, finish.grid), (false, 3));
+        assert_eq!((finish.raw_values, old.kept_bytes), (Some(values_bytes), 2 * values_bytes));
+        let many = Problem::builder(5_000, 1_000, 64).features(features).build().unwrap();
+        let waves = plan(&many).finish.unwrap().grid;
+        assert!(waves.is_multiple_of(8) && waves <= 264, "{waves}");
     }
 
     #[test]

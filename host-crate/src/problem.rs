@@ -3,13 +3,23 @@
 
 use std::ptr::{null, null_mut};
 
-use flash_sampling_kernels::abi::{Dtype, NO_TOKEN, SampleParams};
+use flash_sampling_kernels::abi::{Dtype, NO_TOKEN, SampleParams, kept};
 
 use crate::error::{Axis, Error, LayoutRule, Need, Operand, Param, Size};
 use crate::matrix::span;
 
+mod features;
+
+pub use features::Features;
+pub(crate) use features::{check_transform, row_asks};
+
+use features::Checked;
+
 /// Greatest `B · S`: what keeps every byte count of an output or workspace in 63 bits.
 const OUTPUTS_MAX: u64 = 1 << 56;
+
+/// Greatest `B · V` of a call that keeps values: the same for their bytes, twice over.
+const VALUES_MAX: u64 = 1 << 59;
 
 /// Alignment that allocations on a GPU have.
 const DEVICE_ALIGNMENT_BYTES: u64 = 256;
@@ -28,13 +38,15 @@ pub struct Problem {
     hidden_stride: u64,
     alignment_bytes: u64,
     has_bias: bool,
+    features: Checked,
 }
 
 impl Problem {
     /// Begins a problem of `batch` rows over weights `[vocab_rows, hidden]`.
     ///
     /// Unless told otherwise: every row of the weights is a token, one draw, no bias,
-    /// bf16, no gaps between rows, and base addresses aligned as GPU allocations are.
+    /// bf16, no gaps between rows, base addresses aligned as GPU allocations are, and no
+    /// features.
     pub const fn builder(batch: u64, vocab_rows: u64, hidden: u64) -> ProblemBuilder {
         ProblemBuilder {
             batch,
@@ -49,6 +61,7 @@ impl Problem {
             hidden_stride: hidden,
             alignment_bytes: DEVICE_ALIGNMENT_BYTES,
             has_bias: false,
+            features: Features::NONE,
         }
     }
 
@@ -107,6 +120,11 @@ impl Problem {
         self.has_bias
     }
 
+    /// What the call may ask for beyond temperature and key.
+    pub const fn features(&self) -> Features {
+        self.features.get()
+    }
+
     /// The kernels' parameters with this problem's sizes and no addresses.
     pub(crate) const fn sample_params(&self) -> SampleParams {
         SampleParams {
@@ -119,6 +137,7 @@ impl Problem {
             scores: null_mut(),
             margins: null_mut(),
             workspace: null_mut(),
+            values: null_mut(),
             weights_stride: self.weights_stride(),
             hidden_stride: self.hidden_stride(),
             batch: self.batch(),
@@ -153,6 +172,7 @@ pub struct ProblemBuilder {
     hidden_stride: u64,
     alignment_bytes: u64,
     has_bias: bool,
+    features: Features,
 }
 
 impl ProblemBuilder {
@@ -210,12 +230,19 @@ impl ProblemBuilder {
         self
     }
 
+    /// What the call may ask for beyond temperature and key.
+    pub const fn features(mut self, features: Features) -> Self {
+        self.features = features;
+        self
+    }
+
     /// Checks everything.
     ///
     /// # Errors
     /// [`Error::Shape`] for an empty axis or `V_valid > V_rows`, [`Error::Layout`] for a
-    /// stride below D or beyond what can be addressed, [`Error::Param`] for S = 0,
-    /// [`Error::Unsupported`] for sizes and token ids that 32 bits do not hold.
+    /// stride below D or beyond what can be addressed, [`Error::Param`] for S = 0, a cap, a
+    /// scale or a number of likeliest tokens, [`Error::Unsupported`] for sizes and token ids
+    /// that 32 bits do not hold.
     pub fn build(self) -> Result<Problem, Error> {
         let at_least_one = |operand, axis, found| match found {
             0 => Err(Error::Shape { operand, axis, expected: Size::AtLeast(1), found }),
@@ -240,16 +267,23 @@ impl ProblemBuilder {
         let draws = at_most_u32(Need::Draws, self.draws)?;
         let end_token = self.first_token.saturating_add(self.vocab_valid);
         at_most(Need::TokenIds, u64::from(NO_TOKEN), end_token)?;
+        // Both are at most `end_token`, which fits.
+        let (vocab, first_token) = (self.vocab_valid as u32, self.first_token as u32);
         at_most(Need::Outputs, OUTPUTS_MAX, self.batch * self.draws)?;
         let weights = (self.vocab_rows, self.weights_stride, self.weights_dtype);
         check_layout(Operand::Weights, weights, self.hidden)?;
         let hidden_states = (self.batch, self.hidden_stride, self.hidden_dtype);
         check_layout(Operand::HiddenStates, hidden_states, self.hidden)?;
+        let features = self.features.check()?;
+        if self.features.any() {
+            // Both sides of the product are at most 2³².
+            let values = u64::from(batch).saturating_mul(kept::values_stride(vocab));
+            at_most(Need::Values, VALUES_MAX, values)?;
+        }
         Ok(Problem {
             batch,
-            // Both are at most `end_token`, which fits.
-            vocab: self.vocab_valid as u32,
-            first_token: self.first_token as u32,
+            vocab,
+            first_token,
             hidden,
             draws,
             weights_dtype: self.weights_dtype,
@@ -258,6 +292,7 @@ impl ProblemBuilder {
             hidden_stride: self.hidden_stride,
             alignment_bytes: self.alignment_bytes,
             has_bias: self.has_bias,
+            features,
         })
     }
 }

@@ -10,7 +10,7 @@ use crate::output::{reserve, resize};
 const BEST_MAX: u32 = 20;
 
 /// What to report; nothing by default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Wanted {
     /// The log-sum-exp of each row and the log-probability of each token drawn.
     pub logprobs: bool,
@@ -23,9 +23,20 @@ pub struct Wanted {
 }
 
 impl Wanted {
+    /// Nothing.
+    pub const NONE: Self = Self { logprobs: false, ranks: false, entropies: false, best: 0 };
+
     /// Whether that is anything.
     pub fn any(&self) -> bool {
-        *self != Self::default()
+        *self != Self::NONE
+    }
+
+    /// Checks how many tokens are to be listed.
+    pub(crate) fn check(self) -> Result<(), Error> {
+        match self.best {
+            0..=BEST_MAX => Ok(()),
+            best => Err(Error::Param { row: None, param: Param::Best, found: f64::from(best) }),
+        }
     }
 }
 
@@ -57,14 +68,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// Checks what is wanted.
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        match self.wanted.best {
-            0..=BEST_MAX => Ok(()),
-            best => Err(Error::Param { row: None, param: Param::Best, found: f64::from(best) }),
-        }
-    }
-
     /// Makes sure of the memory for what is wanted of `rows` rows with `draws` draws each.
     pub(crate) fn reserve(&mut self, rows: u64, draws: u64) -> Result<(), Error> {
         let lens = self.wanted.lens(rows, draws);
@@ -109,16 +112,16 @@ fn refill<T: Clone>(values: &mut Vec<T>, len: u64, value: T) -> Result<(), Error
 }
 
 /// Lengths of the parts of a report.
-struct Lens {
-    log_sum_exps: u64,
-    logprobs: u64,
-    ranks: u64,
-    entropies: u64,
-    best: u64,
+pub(crate) struct Lens {
+    pub(crate) log_sum_exps: u64,
+    pub(crate) logprobs: u64,
+    pub(crate) ranks: u64,
+    pub(crate) entropies: u64,
+    pub(crate) best: u64,
 }
 
 impl Wanted {
-    fn lens(self, rows: u64, draws: u64) -> Lens {
+    pub(crate) fn lens(self, rows: u64, draws: u64) -> Lens {
         let if_wanted = |wanted: bool, len: u64| if wanted { len } else { 0 };
         Lens {
             log_sum_exps: if_wanted(self.logprobs, rows),

@@ -44,8 +44,7 @@ impl Sampler<Cpu> {
     ///
     /// # Errors
     /// [`Error::Shape`], [`Error::Layout`], [`Error::Param`], [`Error::ParamLength`],
-    /// [`Error::Token`], [`Error::UnsupportedParam`] or [`Error::Unsupported`], before
-    /// anything is computed.
+    /// [`Error::Token`] or [`Error::Unsupported`], before anything is computed.
     pub fn sample(
         &mut self,
         inputs: &Inputs<'_>,
@@ -56,7 +55,6 @@ impl Sampler<Cpu> {
         let problem = inputs.problem(u64::from(draws))?;
         check_rows(&problem, rows)?;
         output.check()?;
-        self.backend.check(inputs, rows, output)?;
         output.resize(&problem)?;
         if problem.batch() == 0 {
             return Ok(());

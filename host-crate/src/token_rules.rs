@@ -1,7 +1,10 @@
 //! What a row says of single tokens.
 #![forbid(unsafe_code)]
 
-use crate::error::{Error, Param, TokenRule};
+pub use flash_sampling_kernels::abi::kept::SeenToken;
+
+use crate::error::{Axis, Error, Operand, Param, Size, TokenRule};
+use crate::params::SamplingParams;
 use crate::problem::Problem;
 
 /// Tokens of a bitmask's word.
@@ -24,16 +27,6 @@ pub struct TokenRules<'a> {
     pub allow_list: Option<&'a [u32]>,
     /// Tokens that are not.
     pub ban_list: &'a [u32],
-}
-
-/// A token of the prompt or of the text so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SeenToken {
-    /// Its id.
-    pub token: u32,
-    /// How often it was generated: 0 if it is in the prompt alone. The repetition penalty
-    /// applies to every seen token, the others to those that were generated.
-    pub count: u32,
 }
 
 impl TokenRules<'_> {
@@ -63,6 +56,14 @@ impl TokenRules<'_> {
         at_least(Param::Bitmask, words, self.bitmask.map(<[u32]>::len))
     }
 
+    /// Whether they change the value of any token of a row with these parameters.
+    pub(crate) fn edits(&self, params: &SamplingParams) -> bool {
+        let Self { seen, logit_bias, bitmask, allow_list, ban_list } = self;
+        let penalizes = !seen.is_empty() && params.first_penalty().is_some();
+        let bans = bitmask.is_some() || allow_list.is_some() || !ban_list.is_empty();
+        penalizes || bans || !logit_bias.is_empty()
+    }
+
     /// Whether any token from `begin` to before `end` is admitted by the bitmask and the
     /// allow-list.
     pub(crate) fn admit_any(&self, begin: u32, end: u32) -> bool {
@@ -76,6 +77,20 @@ impl TokenRules<'_> {
         });
         masked && self.allow_list.is_none_or(|ids| !between(ids, |&id| id, begin, end).is_empty())
     }
+}
+
+/// Checks that there are rules for each batch row, or none, and each row's.
+pub(crate) fn check_token_rules(rules: &[TokenRules<'_>], problem: &Problem) -> Result<(), Error> {
+    let (expected, found) = (u64::from(problem.batch()), rules.len() as u64);
+    if found != 0 && found != expected {
+        return Err(Error::Shape {
+            operand: Operand::TokenRules,
+            axis: Axis::B,
+            expected: Size::Exactly(expected),
+            found,
+        });
+    }
+    (0..).zip(rules).try_for_each(|(row, rules)| rules.check(row, problem))
 }
 
 /// The part of a list in ascending order with ids from `begin` to before `end`.

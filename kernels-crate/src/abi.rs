@@ -3,6 +3,7 @@
 
 mod variants;
 
+pub mod kept;
 pub mod sm90;
 
 pub use variants::{Kernel, VARIANTS, Variant};
@@ -68,6 +69,8 @@ pub struct SampleParams {
     pub margins: *mut f32,
     /// [`WorkspaceLayout`]; zero before the first call, zero again after each.
     pub workspace: *mut u8,
+    /// `[B, kept::values_stride(V)]` f32, written with the logits after the bias, or null.
+    pub values: *mut f32,
     /// Elements from one row of the weights to the next.
     pub weights_stride: u64,
     /// Elements from one row of the hidden states to the next.

@@ -2,6 +2,7 @@
 
 pub mod finish;
 pub mod noise_probe;
+pub mod sample_kept;
 #[cfg(target_arch = "nvptx64")]
 pub mod sample_mma;
 pub mod sample_simt;

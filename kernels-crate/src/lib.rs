@@ -7,14 +7,16 @@
 //! | [`philox`] → [`gumbel`] | random words → noise |
 //! | [`transform`] | what happens to a logit on its way to a value: cap, scale, penalties |
 //! | [`score`] → [`candidate`] | values and noise → the best two of a set |
-//! | [`mass`] | probabilities as integers: what filters measure |
+//! | [`mass`] → [`scale`] | probabilities as integers: what filters measure |
+//! | [`deviation`] | how far a row's values spread |
+//! | [`filters`] | what a row's filters keep |
 //! | [`status`] | what is reported beside a token |
 //! | [`kernels`] | the kernels; `arch` is what they ask of a machine |
 //!
 //! *Shared verbatim* by every kernel and the CPU: everything above [`kernels`], and
-//! the portable kernel [`kernels::sample_simt`] with its hand-over
-//! [`kernels::finish`]; [`transform`] and [`mass`] serve the CPU alone so far. *Not
-//! shared*: the loads and products of the tensor-core kernel, which exist in PTX only.
+//! the portable kernels [`kernels::sample_simt`], with its hand-over [`kernels::finish`],
+//! and [`kernels::sample_kept`]. *Not shared*: the loads and products of the tensor-core
+//! kernels, which exist in PTX only.
 //! `tests/exact.rs` and `tests/device.rs` tie
 //! them together: bit for bit on inputs whose sums are exact in any order.
 //!
@@ -29,13 +31,16 @@
 pub mod abi;
 pub mod arch;
 pub mod candidate;
+pub mod deviation;
 pub mod dims;
 #[cfg(all(target_arch = "nvptx64", not(feature = "codegen-rust-cuda")))]
 pub mod entry;
+pub mod filters;
 pub mod gumbel;
 pub mod kernels;
 pub mod mass;
 pub mod philox;
+pub mod scale;
 pub mod score;
 pub mod status;
 pub mod transform;

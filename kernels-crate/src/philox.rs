@@ -21,6 +21,8 @@
 //! 1, 2, 3", SC'11, sections 3.3 and 4.3 (constants and rounds). Why groups and pairs:
 //! `docs/design/noise.md`.
 
+use crate::arch::opaque;
+
 /// Names one row's noise: two calls with the same key draw the same tokens from
 /// the same logits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -104,6 +106,13 @@ impl Subkey {
             [key.seed as u32, (key.seed >> 32) as u32],
         );
         Self { key: word, counter }
+    }
+
+    /// The same, of which the compiler knows nothing: what follows from it is computed where
+    /// it is used, not ahead of a loop, where it would cost registers.
+    #[inline(always)]
+    pub(crate) fn opaque(self) -> Self {
+        Self { key: opaque(self.key), counter: opaque(self.counter) }
     }
 
     /// What is drawn for a group of tokens; `group` is their id over [`GROUP`].

@@ -47,6 +47,19 @@ impl Penalties {
     /// Changes nothing.
     pub const NONE: Self = Self { repetition: 1.0, frequency: 0.0, presence: 0.0 };
 
+    /// The value of a seen token that was generated `count` times; `counts_first` puts the
+    /// repetition penalty last. A banned token stays one.
+    #[inline(always)]
+    pub fn apply(self, y: f32, count: u32, counts_first: bool) -> f32 {
+        if y == f32::NEG_INFINITY {
+            y
+        } else if counts_first {
+            self.repeat(self.count(y, count))
+        } else {
+            self.count(self.repeat(y), count)
+        }
+    }
+
     /// The repetition penalty.
     #[inline(always)]
     pub fn repeat(self, y: f32) -> f32 {
@@ -59,6 +72,12 @@ impl Penalties {
         let y = y - self.frequency * count as f32;
         if count > 0 { y - self.presence } else { y }
     }
+}
+
+/// A value after its bias; `−inf` bans, whatever the value.
+#[inline(always)]
+pub fn add_bias(y: f32, bias: f32) -> f32 {
+    if bias == f32::NEG_INFINITY { bias } else { y + bias }
 }
 
 /// The hyperbolic tangent; ±1 for what is large, and a NaN stays one.

@@ -10,6 +10,7 @@ pub mod edges;
 pub mod exact;
 pub mod features;
 pub mod properties;
+pub mod reports;
 
 /// One test a check: `$panel` is an `Option<Panel>`, `None` where there is nothing to
 /// ask. Used by the groups' own macros.

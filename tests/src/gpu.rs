@@ -1,8 +1,10 @@
 //! The GPU under test: our sampler through its engine door, on memory and a stream of
 //! the crate `cudarc` in the same primary context.
 
+mod features;
 mod gate;
 mod memory;
+mod turn;
 
 use std::env;
 use std::io::Write;
@@ -10,14 +12,15 @@ use std::sync::{Arc, Once, OnceLock};
 
 use cudarc::driver::{CudaContext, CudaStream};
 use flash_sampling::cuda::{Cuda, DeviceHead};
-use flash_sampling::{CpuOptions, CudaFailure, Error, Operand, Output, Plan, Sampler};
+use flash_sampling::{CpuOptions, CudaFailure, Error, Need, Operand, Output, Plan, Sampler};
 use flash_sampling_kernels::abi::{VARIANTS, Variant};
 
 pub use gate::Gate;
 pub use memory::{DeviceCase, DeviceWeights, Guarded, address, copy_back, to_device};
+pub use turn::Turn;
 
 use crate::inputs::{Case, Head};
-use crate::panel::{CpuSampler, Effort, Implementation, Panel};
+use crate::panel::{CpuSampler, Effort, Implementation, Panel, assert_same_report};
 
 /// `CUDA_ERROR_NO_DEVICE`: also what the stub of `cargo xtask cuda-stub` answers.
 pub const NO_DEVICE: u32 = 100;
@@ -134,7 +137,11 @@ impl Implementation for EngineDoor {
         let device_case = DeviceCase::upload(&self.gpu, case, head, alignment);
         match self.gpu.enqueue(&device_case, self.variant.map(|variant| variant.name)) {
             Ok(()) => *output = device_case.output(&self.gpu),
-            Err(Error::Unsupported { .. }) => return false,
+            // Anything else that a variant refused would leave its answer unasked for.
+            Err(Error::Unsupported {
+                need: Need::WeightsDtype | Need::HiddenDtype | Need::Rows | Need::RowStrideBytes,
+                ..
+            }) => return false,
             Err(error) => panic!("{}: {}: {error}", case.name, self.name),
         }
         true
@@ -167,10 +174,12 @@ impl Implementation for EasyDoor {
             Some((head, uploaded)) if Arc::ptr_eq(&head, &case.head) => (head, uploaded),
             _ => (Arc::clone(&case.head), upload(&self.sampler, &case.head)),
         };
-        let (_, head) = self.head.insert(head);
+        let (host_head, head) = head;
+        let (_, head) = self.head.insert((host_head, head.with_transform(case.transform)));
         let hidden_states = case.hidden_states.view(Operand::HiddenStates, 0, case.batch());
+        let rules = case.token_rules();
         self.sampler
-            .sample(head, hidden_states, &case.rows, case.draws, output)
+            .sample_with_rules(head, hidden_states, &case.rows, &rules, case.draws, output)
             .unwrap_or_else(|error| panic!("{}: {}: {error}", case.name, self.name));
         true
     }
@@ -189,17 +198,21 @@ pub fn upload(sampler: &Sampler<Cuda>, head: &Head) -> DeviceHead {
 /// What the CPU back end answers.
 pub fn on_cpu(case: &Case) -> Output {
     let mut output = Output::default();
+    (output.raw.wanted, output.processed.wanted) = (case.raw, case.processed);
+    let rules = case.token_rules();
     Sampler::cpu()
-        .sample(&case.inputs(), &case.rows, case.draws, &mut output)
+        .sample(&case.inputs().with_token_rules(&rules), &case.rows, case.draws, &mut output)
         .unwrap_or_else(|error| panic!("{}: {error}", case.name));
     output
 }
 
-/// Every bit of all four outputs.
+/// Every bit of all four outputs, and reports.
 pub fn assert_same(name: &str, found: &Output, expected: &Output) {
     let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
     assert_eq!(found.tokens, expected.tokens, "{name}: tokens");
     assert_eq!(found.status, expected.status, "{name}: status");
     assert_eq!(bits(&found.scores), bits(&expected.scores), "{name}: scores");
     assert_eq!(bits(&found.margins), bits(&expected.margins), "{name}: margins");
+    assert_same_report(name, &found.raw, &expected.raw);
+    assert_same_report(name, &found.processed, &expected.processed);
 }

@@ -8,7 +8,8 @@
 use std::sync::Arc;
 
 use flash_sampling::{
-    Dtype, Inputs, LogitTransform, MatrixRef, Operand, SamplingParams, TokenRules, bf16, f16,
+    Dtype, Inputs, LogitTransform, MatrixRef, Operand, SamplingParams, TokenRules, Wanted, bf16,
+    f16,
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
@@ -252,6 +253,10 @@ pub struct Case {
     pub rules: Vec<Rules>,
     /// What the model does to every logit.
     pub transform: LogitTransform,
+    /// What to report of the model's distribution.
+    pub raw: Wanted,
+    /// What to report of each row's.
+    pub processed: Wanted,
     /// S.
     pub draws: u32,
     /// Whether every dot product is exact in f32 in any order, so that all
@@ -275,6 +280,8 @@ impl Case {
             rows,
             rules: Vec::new(),
             transform: LogitTransform::NONE,
+            raw: Wanted::NONE,
+            processed: Wanted::NONE,
             draws: 1,
             exact: true,
         }
@@ -296,6 +303,12 @@ impl Case {
     /// With a transform of every logit.
     pub fn with_transform(mut self, transform: LogitTransform) -> Self {
         self.transform = transform;
+        self
+    }
+
+    /// With these reports.
+    pub fn with_reports(mut self, raw: Wanted, processed: Wanted) -> Self {
+        (self.raw, self.processed) = (raw, processed);
         self
     }
 

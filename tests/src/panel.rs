@@ -1,7 +1,9 @@
 //! Implementations side by side: each case goes to all of them, and where its sums are
 //! exact they must agree in every bit.
 
-use flash_sampling::{Cpu, CpuOptions, CpuVariant, Error, Operand, Output, Sampler, Status};
+use flash_sampling::{
+    Cpu, CpuOptions, CpuVariant, Error, Operand, Output, Report, Sampler, Status, Wanted,
+};
 use rayon::prelude::*;
 
 use crate::inputs::Case;
@@ -11,7 +13,8 @@ pub trait Implementation {
     /// What a failure calls it.
     fn name(&self) -> &str;
 
-    /// Fills `output`, or answers `false` if it does not serve such cases.
+    /// Fills `output`, which wants the case's reports, or answers `false` if it does not serve
+    /// such cases.
     fn sample(&mut self, case: &Case, output: &mut Output) -> bool;
 }
 
@@ -114,6 +117,7 @@ impl Panel {
         for Member { implementation, output, cases } in &mut self.members {
             let n_outputs = case.batch() * case.draws as usize;
             poison(output, n_outputs);
+            (output.raw.wanted, output.processed.wanted) = (case.raw, case.processed);
             if implementation.sample(case, output) {
                 *cases += 1;
                 assert_written(case, implementation.name(), output, n_outputs);
@@ -153,6 +157,56 @@ fn assert_written(case: &Case, name: &str, output: &Output, n_outputs: usize) {
     let unwritten =
         (0..n_outputs).into_par_iter().find_first(|&i| bits(output, i).contains(&POISON));
     assert_eq!(unwritten, None, "{}: {name} left an output unwritten", case.name);
+    for (report, wanted) in [(&output.raw, case.raw), (&output.processed, case.processed)] {
+        assert_report_written(case, name, report, wanted);
+    }
+}
+
+fn assert_report_written(case: &Case, name: &str, report: &Report, wanted: Wanted) {
+    let (rows, draws) = (case.batch(), case.draws as usize);
+    let len = |wanted: bool, len: usize| if wanted { len } else { 0 };
+    let best = rows * wanted.best as usize;
+    let expected = [
+        len(wanted.logprobs, rows),
+        len(wanted.logprobs, rows * draws),
+        len(wanted.ranks, rows * draws),
+        len(wanted.entropies, rows),
+        best,
+        best,
+    ];
+    let parts = report_words(report);
+    let lengths = parts.each_ref().map(Vec::len);
+    assert_eq!(lengths, expected, "{}: lengths of a report of {name}", case.name);
+    let unwritten = parts.iter().flatten().any(|&word| word == POISON);
+    assert!(!unwritten, "{}: {name} left a part of a report unwritten", case.name);
+}
+
+/// The parts of a report, in the order of its fields, as bits.
+pub fn report_words(report: &Report) -> [Vec<u32>; 6] {
+    let floats = |values: &[f32]| values.iter().map(|y| y.to_bits()).collect();
+    [
+        floats(&report.log_sum_exps),
+        floats(&report.logprobs),
+        report.ranks.clone(),
+        floats(&report.entropies),
+        report.best_tokens.clone(),
+        floats(&report.best_logprobs),
+    ]
+}
+
+/// Demands the same bits, or that both are no number.
+pub fn assert_same_report(name: &str, found: &Report, expected: &Report) {
+    /// Ranks and ids.
+    const INTEGERS: [usize; 2] = [2, 4];
+    let (found, expected) = (report_words(found), report_words(expected));
+    for (part, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        assert_eq!(found.len(), expected.len(), "{name}: length of part {part}");
+        for (at, (&found, &expected)) in found.iter().zip(expected).enumerate() {
+            let is_nan = |word| !INTEGERS.contains(&part) && f32::from_bits(word).is_nan();
+            let same = found == expected || is_nan(found) && is_nan(expected);
+            assert!(same, "{name}: part {part} at {at} is {found:08x}, expected {expected:08x}");
+        }
+    }
 }
 
 /// All that was written for one row and draw: token, status, and the bits of score and
@@ -179,6 +233,9 @@ fn assert_same_bits(case: &Case, expected: (&str, &Output), found: (&str, &Outpu
             found.0,
         );
     }
+    let name = format!("{}: {} beside {}", case.name, found.0, expected.0);
+    assert_same_report(&name, &found.1.raw, &expected.1.raw);
+    assert_same_report(&name, &found.1.processed, &expected.1.processed);
 }
 
 /// The library's CPU back end.
@@ -212,8 +269,6 @@ impl Implementation for CpuSampler {
         let inputs = case.inputs().with_token_rules(&rules);
         match self.sampler.sample(&inputs, &case.rows, case.draws, output) {
             Ok(()) => true,
-            // The reference computes what the kernels do.
-            Err(Error::UnsupportedParam { .. }) => false,
             Err(error) => panic!("{}: {}: {error}", case.name, self.name),
         }
     }

@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
-use flash_sampling_kernels::abi::{self, VARIANTS};
+use flash_sampling_kernels::abi;
 use serde::{Deserialize, Serialize};
 
 use crate::{hash, ptxas, workspace};
@@ -112,8 +112,8 @@ const ARCHES: [Arch; 2] = [
 impl Arch {
     /// The entries that its file must have.
     fn entries(&self) -> BTreeSet<&'static str> {
-        let variants = VARIANTS.iter().filter(|v| v.runs_on(self.compute_capability));
-        variants.map(|v| v.entry).chain([abi::NOISE_ENTRY, abi::NOISE_DIGEST_ENTRY]).collect()
+        let launched = ptx_text::launches(self.compute_capability).map(|launch| launch.entry);
+        launched.chain([abi::NOISE_ENTRY, abi::NOISE_DIGEST_ENTRY]).collect()
     }
 }
 
@@ -197,8 +197,8 @@ fn choose(request: &Request) -> Codegen {
 fn finished(mut build: Build) -> anyhow::Result<Build> {
     for built in &mut build.ptx {
         let entries = built.arch.entries();
-        let variants = VARIANTS.iter().filter(|variant| entries.contains(variant.entry));
-        built.text = ptx_text::with_directives(&built.text, variants)
+        let launches = ptx_text::launches(built.arch.compute_capability);
+        built.text = ptx_text::with_directives(&built.text, launches)
             .and_then(|text| ptx_text::check(&text, &built.arch, &entries).map(|()| text))
             .with_context(|| format!("PTX for {}", built.arch.name))?;
     }
@@ -312,10 +312,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_architecture_has_the_probes_and_the_portable_kernel() {
+    fn every_architecture_has_the_probes_and_the_portable_kernels() {
         for arch in ARCHES {
             let entries = arch.entries();
-            assert!(entries.contains(abi::NOISE_ENTRY) && entries.contains(VARIANTS[0].entry));
+            let portable = [abi::VARIANTS[0].entry, abi::kept::KEPT_VARIANTS[1].entry];
+            assert!([abi::NOISE_ENTRY].iter().chain(&portable).all(|e| entries.contains(e)));
         }
     }
 

@@ -59,6 +59,7 @@ const STEPS: [Step; 15] = [
         name: "GPU tests without a driver",
         command: "export LD_LIBRARY_PATH=$PWD/target/cuda-stub/lib64; \
                   target/device-bundle/device && target/device-bundle/device_doors && \
+                  target/device-bundle/device_features && \
                   target/device-bundle/device_programmatic",
     },
     Step { name: "demo", command: "cargo xtask demo --check" },

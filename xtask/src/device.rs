@@ -16,9 +16,10 @@ use crate::programs::{self, Kind};
 use crate::{cuda_stub, workspace};
 
 /// The programs of a bundle, by the names of their cargo targets.
-const PROGRAMS: [(Kind, &str); 5] = [
+const PROGRAMS: [(Kind, &str); 6] = [
     (Kind::Test, "device"),
     (Kind::Test, "device_doors"),
+    (Kind::Test, "device_features"),
     (Kind::Test, "device_programmatic"),
     (Kind::Bench, "decode"),
     (Kind::Example, "generate"),

@@ -8,6 +8,7 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, ensure};
+use flash_sampling_kernels::abi::kept::KEPT_VARIANTS;
 use flash_sampling_kernels::abi::{NOISE_DIGEST_ENTRY, NOISE_ENTRY, VARIANTS};
 
 use crate::workspace;
@@ -257,8 +258,9 @@ fn target_cfgs_are_in_arch(tree: &Tree) -> Vec<String> {
 
 /// Invariant 4.
 fn host_has_no_entry_names(tree: &Tree) -> Vec<String> {
-    let entries =
-        VARIANTS.iter().map(|variant| variant.entry).chain([NOISE_ENTRY, NOISE_DIGEST_ENTRY]);
+    let sampling = VARIANTS.iter().map(|variant| variant.entry);
+    let kept = KEPT_VARIANTS.iter().map(|variant| variant.entry);
+    let entries = sampling.chain(kept).chain([NOISE_ENTRY, NOISE_DIGEST_ENTRY]);
     let quoted: Vec<String> = entries.map(|entry| format!("{entry:?}")).collect();
     let mut violations = Vec::new();
     for (name, text) in tree.rust("host-crate/") {
@@ -296,8 +298,8 @@ fn entries_are_twins(tree: &Tree) -> Vec<String> {
 /// Invariant 6.
 fn planner_is_pure(tree: &Tree) -> Vec<String> {
     let mut violations = Vec::new();
-    const PURE: &str =
-        "inputs params params/engines plain plan problem report token_rules workspace";
+    const PURE: &str = "features inputs params params/engines plan plan/finish problem problem/features report \
+         token_rules workspace";
     for file in PURE.split(' ') {
         let name = format!("host-crate/src/{file}.rs");
         let code = code_of(tree.get(&name).unwrap_or_default());
@@ -390,10 +392,8 @@ fn locked_sources_are_public(tree: &Tree) -> Vec<String> {
 
 fn changelog_is_open(tree: &Tree) -> Vec<String> {
     let text = tree.get("CHANGELOG.md").unwrap_or_default();
-    match text.lines().any(|line| line.trim_end() == "## [Unreleased]") {
-        true => Vec::new(),
-        false => vec!["CHANGELOG.md:1: no section \"## [Unreleased]\"".into()],
-    }
+    let is_open = text.lines().any(|line| line.trim_end() == "## [Unreleased]");
+    if is_open { vec![] } else { vec!["CHANGELOG.md:1: no section \"## [Unreleased]\"".into()] }
 }
 
 #[cfg(test)]

@@ -54,12 +54,6 @@ impl Asked {
         params
     }
 
-    /// Whether only the CPU does all of it.
-    pub(crate) fn needs_cpu(&self) -> bool {
-        let plain = SamplingParams::new(self.temperature, self.seed, 0);
-        self.params(0) != plain
-    }
-
     fn penalties(&self) -> Penalties {
         Penalties {
             repetition: self.repeat_penalty,

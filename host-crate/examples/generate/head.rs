@@ -11,19 +11,12 @@ use crate::model::LmHead;
 /// Where to sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Device {
-    /// The GPU if there is one and it can do what is asked, else the CPU.
+    /// The GPU if there is one, else the CPU.
     Auto,
     /// The CPU.
     Cpu,
     /// The first NVIDIA GPU.
     Cuda,
-}
-
-impl Device {
-    /// The CPU, if only that will do and the choice is free.
-    pub(crate) fn or_cpu(self, needs_cpu: bool) -> Self {
-        if self == Self::Auto && needs_cpu { Self::Cpu } else { self }
-    }
 }
 
 /// The LM head with a sampler.
@@ -72,8 +65,7 @@ impl Head {
         })
     }
 
-    /// Draws `draws` tokens after the hidden state `[D]`. On a GPU `rules` only list what
-    /// penalties apply to, and those are refused with the parameters.
+    /// Draws `draws` tokens after the hidden state `[D]`.
     pub(crate) fn sample(
         &mut self,
         hidden_state: &[bf16],
@@ -82,16 +74,16 @@ impl Head {
         draws: u32,
     ) -> Result<&Output> {
         let hidden_states = MatrixRef::new(Operand::HiddenStates, hidden_state, 1, self.hidden)?;
-        let output = &mut self.output;
+        let (rules, output) = ([rules], &mut self.output);
         match &mut self.place {
             Place::Cpu { sampler, weights, .. } => {
                 let weights = MatrixRef::new(Operand::Weights, weights, self.rows, self.hidden)?;
-                let rules = [rules];
                 let inputs = Inputs::new(hidden_states, weights).with_token_rules(&rules);
                 sampler.sample(&inputs, &[params], draws, output)?;
             }
             Place::Cuda { sampler, weights } => {
-                sampler.sample(weights, hidden_states, &[params], draws, output)?;
+                let (rows, rules) = ([params], &rules);
+                sampler.sample_with_rules(weights, hidden_states, &rows, rules, draws, output)?;
             }
         }
         Ok(output)

@@ -78,7 +78,7 @@ fn generate(args: &Args) -> Result<()> {
     let (mut model, mut weights) = Llama::load(&mut gguf)?;
     let vocabulary = Vocabulary::load(&mut gguf)?;
     weights.drop_padding(vocabulary.size());
-    let mut head = Head::new(args.device.or_cpu(args.asked.needs_cpu()), weights)?;
+    let mut head = Head::new(args.device, weights)?;
     eprintln!("device: {}", head.describe()?);
 
     let prompt = vocabulary.encode(&args.prompt, args.raw)?;

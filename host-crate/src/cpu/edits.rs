@@ -1,6 +1,8 @@
 //! What a row does to the values of single tokens, by the same
 //! [`transform`](flash_sampling_kernels::transform) as every kernel.
 
+use flash_sampling_kernels::transform::add_bias;
+
 use crate::params::{EditOrder, SamplingParams};
 use crate::token_rules::{SeenToken, TokenRules, WORD, between};
 
@@ -28,14 +30,10 @@ pub(super) fn edit(
     match params.edit_order {
         EditOrder::BiasFirst => {
             add(values, first, biases);
-            each_seen(values, first, seen, |y, seen| {
-                params.penalties.count(params.penalties.repeat(y), seen.count)
-            });
+            penalize(values, first, seen, params);
         }
         EditOrder::BiasLast => {
-            each_seen(values, first, seen, |y, seen| {
-                params.penalties.repeat(params.penalties.count(y, seen.count))
-            });
+            penalize(values, first, seen, params);
             add(values, first, biases);
         }
     }
@@ -72,27 +70,21 @@ fn allow(values: &mut [f32], first: u32, ids: &[u32]) {
     values[next..].fill(f32::NEG_INFINITY);
 }
 
-/// Adds biases; `−inf` bans, whatever the value.
+/// Adds biases.
 #[inline(always)]
 fn add(values: &mut [f32], first: u32, biases: &[(u32, f32)]) {
     for &(id, bias) in biases {
         let value = &mut values[(id - first) as usize];
-        *value = if bias == f32::NEG_INFINITY { bias } else { *value + bias };
+        *value = add_bias(*value, bias);
     }
 }
 
-/// Replaces the values of seen tokens that are not banned.
+/// Applies the row's penalties.
 #[inline(always)]
-fn each_seen(
-    values: &mut [f32],
-    first: u32,
-    seen: &[SeenToken],
-    edit: impl Fn(f32, &SeenToken) -> f32,
-) {
+fn penalize(values: &mut [f32], first: u32, seen: &[SeenToken], params: &SamplingParams) {
+    let counts_first = params.edit_order == EditOrder::BiasLast;
     for seen in seen {
         let value = &mut values[(seen.token - first) as usize];
-        if *value != f32::NEG_INFINITY {
-            *value = edit(*value, seen);
-        }
+        *value = params.penalties.apply(*value, seen.count, counts_first);
     }
 }

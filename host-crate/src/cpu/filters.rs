@@ -1,71 +1,80 @@
-//! What a row's filters keep: the tokens down to a key.
+//! A row of values, as filters measure it.
 
 use flash_sampling_kernels::candidate::Key;
-use flash_sampling_kernels::mass::{decay, min_p_floor, share};
+use flash_sampling_kernels::deviation::{Sums, Units};
+use flash_sampling_kernels::filters::{Cut, Row};
 
-use super::deviation::deviation;
-use super::ladder::{Cut, Ladder, least_key};
-use crate::params::{FilterOrder, SamplingParams};
+use super::ladder::{Ladder, lowest_of};
 
-/// The least key that a row's filters keep. `highest`, the greatest value, is finite.
-#[inline(always)]
-pub(super) fn filter(
-    ladder: &mut Ladder,
-    values: &[f32],
-    highest: f32,
-    params: &SamplingParams,
-) -> Key {
-    let temperature = if params.filters_at_one { 1.0 } else { params.temperature };
-    let floor = |weight: f32| least_key(min_p_floor(highest, temperature, weight.min(1.0)));
-    let by_sigma = match params.top_n_sigma {
-        Some(n) => least_key(highest - n * deviation(values, highest)),
-        None => Key::NONE,
-    };
-    let by_min_p = if params.min_p > 0.0 { floor(params.min_p) } else { Key::NONE };
-    let cutoffs = [params.epsilon_cutoff, params.eta_cutoff];
-    if params.top_k.is_none() && params.top_p == 1.0 && cutoffs == [0.0; 2] {
-        return by_sigma.max(by_min_p);
+/// One row.
+pub(super) struct Measured<'a> {
+    pub(super) ladder: &'a mut Ladder,
+    pub(super) values: &'a [f32],
+    /// The greatest value, finite.
+    pub(super) highest: f32,
+}
+
+impl Row for Measured<'_> {
+    #[inline(always)]
+    fn highest(&self) -> f32 {
+        self.highest
     }
-    ladder.fill(values, temperature);
-    let all = ladder.all();
-    let by_top_k = match params.top_k {
-        Some(k) => ladder.likeliest(values, k),
-        None => all,
-    };
-    let by_counts = ladder.down_to(values, by_top_k, by_sigma);
-    let mut kept = ladder.down_to(values, by_counts, by_min_p);
-    if params.top_p < 1.0 {
-        let whole = match params.filter_order {
-            FilterOrder::Sequential => kept,
-            FilterOrder::MinPLast => by_counts,
-            FilterOrder::Joint => all,
-        };
-        kept = kept.and(ladder.reaching(values, share(whole.mass, params.top_p)));
+
+    #[inline(always)]
+    fn deviation(&mut self) -> f32 {
+        let units = Units::new(self.highest, lowest_of(self.values));
+        let mut sums = Sums::default();
+        for &y in self.values {
+            sums.add(units.of(y));
+        }
+        units.deviation(sums)
     }
-    let is_joint = params.filter_order == FilterOrder::Joint;
-    let whole = |kept: Cut| if is_joint { all } else { kept };
-    // A probability is a weight divided by the sum of the weights: cutoffs are multiplied by
-    // that sum instead.
-    let [epsilon, eta] = cutoffs;
-    if epsilon > 0.0 {
-        let least = epsilon * ladder.weight(whole(kept));
-        kept = ladder.down_to(values, kept, floor(least));
+
+    #[inline(always)]
+    fn measure(&mut self, temperature: f32) -> Cut {
+        self.ladder.fill(self.values, temperature);
+        self.ladder.all()
     }
-    if eta > 0.0 {
-        let whole = whole(kept);
-        // e^−entropy is e^−mean gap, divided by the sum of the weights.
-        let by_entropy = eta.sqrt() * decay(-ladder.mean_gap(values, whole));
-        let least = by_entropy.min(eta * ladder.weight(whole));
-        return kept.last.max(floor(least));
+
+    #[inline(always)]
+    fn likeliest(&mut self, n: u32) -> Cut {
+        self.ladder.likeliest(self.values, n)
     }
-    kept.last
+
+    #[inline(always)]
+    fn reaching(&mut self, mass: u64) -> Cut {
+        self.ladder.reaching(self.values, mass)
+    }
+
+    #[inline(always)]
+    fn down_to(&mut self, kept: Cut, last: Key) -> Cut {
+        self.ladder.down_to(self.values, kept, last)
+    }
+
+    #[inline(always)]
+    fn mean_gap(&mut self, kept: Cut) -> f32 {
+        self.ladder.mean_gap(self.values, kept)
+    }
+
+    #[inline(always)]
+    fn weight(&self, kept: Cut) -> f32 {
+        self.ladder.weight(kept)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use flash_sampling_kernels::filters::Filters;
+    use flash_sampling_kernels::mass::{MassUnit, decay, gap, min_p_floor, share};
+
     use super::super::ladder::highest_of;
     use super::*;
-    use flash_sampling_kernels::mass::{MassUnit, gap};
+    use crate::features::row_features;
+    use crate::params::{FilterOrder, SamplingParams};
+
+    fn deviation(values: &[f32], highest: f32) -> f32 {
+        Measured { ladder: &mut Ladder::default(), values, highest }.deviation()
+    }
 
     /// Numerical Recipes' generator: its upper bits will do for test rows.
     fn random(state: &mut u32) -> f32 {
@@ -167,7 +176,10 @@ mod tests {
                 continue;
             }
             ladder.clear();
-            let last = filter(&mut ladder, &values, highest, &params);
+            let features = row_features(&params);
+            let filters = Filters::new(&features, params.temperature);
+            let mut row = Measured { ladder: &mut ladder, values: &values, highest };
+            let last = filters.last_of(&mut row);
             let mut found = sorted(&values, &SamplingParams::new(1.0, 0, 0));
             found.retain(|&key| key >= last);
             assert_eq!(found, sorted(&values, &params), "case {case}: {params:?}");

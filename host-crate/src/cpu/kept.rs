@@ -3,13 +3,15 @@
 
 use flash_sampling_kernels::abi::{NO_TOKEN, TILE_V, n_tiles_v};
 use flash_sampling_kernels::candidate::{Key, Leaders};
+use flash_sampling_kernels::filters::{Filters, keeps};
 
 use super::Run;
-use super::filters::filter;
-use super::ladder::{Ladder, highest_of, keeps};
+use super::filters::Measured;
+use super::ladder::{Ladder, highest_of};
 use super::spill::Spill;
 use super::tile::{Span, TILE_V_LEN, highest, offer_row};
 use crate::error::Error;
+use crate::features::row_features;
 use crate::output::{Output, resize};
 use crate::params::SamplingParams;
 use crate::problem::Problem;
@@ -60,8 +62,10 @@ impl Kept {
         ladder.clear();
         let mut last = Key::NONE;
         // Where the highest is infinite, it wins whatever the filters keep.
-        if params.filters() && highest.is_finite() {
-            last = filter(ladder, values, highest, params);
+        let features = row_features(params);
+        let filters = Filters::new(&features, params.temperature);
+        if filters.any() && highest.is_finite() {
+            last = filters.last_of(&mut Measured { ladder, values, highest });
         }
         draw(values, last, problem, params, &mut self.leaders);
         let drawn = &self.leaders[..];

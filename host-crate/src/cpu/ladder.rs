@@ -5,24 +5,16 @@
 use std::cmp::Reverse;
 use std::ops::SubAssign;
 
-use flash_sampling_kernels::abi::NO_TOKEN;
 use flash_sampling_kernels::candidate::Key;
-use flash_sampling_kernels::mass::{MassUnit, decay, gap};
+use flash_sampling_kernels::filters::{Cut, keeps};
+use flash_sampling_kernels::scale::{self, Scale};
 
 use super::lanes::LANES;
 use super::tile::{TILE_V_LEN, highest};
 use crate::error::Error;
 use crate::output::reserve;
 
-/// The last rung has all tokens from there on.
-const RUNGS: usize = 512;
-
-const LAST_RUNG: f32 = (RUNGS - 1) as f32;
-
-/// Rungs for a gap of 1, a factor of e in probability: with the least of them they reach
-/// down to a gap of 32, where a vocabulary of 2¹⁸ tokens has masses of 0; flat rows have
-/// more, as far as they are told apart.
-const RUNGS_PER_NAT: [f32; 2] = [16.0, 65_536.0];
+const RUNGS: usize = scale::RUNGS as usize;
 
 /// The keys of a row's tokens are those of (value, index), so their order is that of
 /// probability, and of equals the lower index comes first.
@@ -39,32 +31,11 @@ pub(super) struct Ladder {
     keys: Vec<Key>,
 }
 
-/// The tokens down to a key.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Cut {
-    /// The least key that is kept.
-    pub(super) last: Key,
-    /// Mass of the tokens that are kept.
-    pub(super) mass: u64,
-}
-
-impl Cut {
-    /// The tokens that both keep. One of the two sets contains the other.
-    pub(super) fn and(self, other: Self) -> Self {
-        Self { last: self.last.max(other.last), mass: self.mass.min(other.mass) }
-    }
-}
-
 impl Default for Ladder {
     fn default() -> Self {
         Self {
             filled: false,
-            scale: Scale {
-                highest: 0.0,
-                temperature: 1.0,
-                rungs_per_nat: RUNGS_PER_NAT[0],
-                unit: MassUnit::for_tokens(1),
-            },
+            scale: Scale::new(0.0, 0.0, 1.0, 1),
             counts: [0; RUNGS],
             masses: [0; RUNGS],
             total: 0,
@@ -90,11 +61,12 @@ impl Ladder {
     /// `−inf`, and they are the same since [`Self::clear`].
     #[inline(always)]
     pub(super) fn fill(&mut self, values: &[f32], temperature: f32) {
-        if self.filled && self.scale.temperature == temperature {
+        if self.filled && self.scale.temperature() == temperature {
             return;
         }
         self.filled = true;
-        let scale = Scale::new(values, temperature);
+        let (highest, lowest) = (highest_of(values), lowest_of(values));
+        let scale = Scale::new(highest, lowest, temperature, values.len() as u32);
         self.scale = scale;
         self.counts = [0; RUNGS];
         self.masses = [0; RUNGS];
@@ -104,7 +76,7 @@ impl Ladder {
             for ((rung, mass), &y) in rungs.iter_mut().zip(&mut masses).zip(values) {
                 let gap = scale.gap(y);
                 *rung = scale.rung(gap);
-                *mass = scale.unit.mass(decay(-gap));
+                *mass = scale.mass(gap);
             }
             for ((&rung, &mass), &y) in rungs.iter().zip(&masses).zip(values) {
                 self.counts[rung as usize] += u32::from(y > f32::NEG_INFINITY);
@@ -116,43 +88,45 @@ impl Ladder {
 
     /// `ln` of a token's probability.
     pub(super) fn logprob(&self, y: f32) -> f32 {
-        -self.scale.gap(y) - self.scale.unit.log_of(self.total)
+        self.scale.logprob(y, self.total)
     }
 
     /// `ln Σ e^(y / T)`.
     pub(super) fn log_sum_exp(&self) -> f32 {
-        self.scale.highest / self.scale.temperature + self.scale.unit.log_of(self.total)
+        self.scale.log_sum_exp(self.total)
     }
 
-    /// `−Σ p·ln p`: `ln` of the sum of weights, and the mean gap.
+    /// `−Σ p·ln p`.
     #[inline(always)]
     pub(super) fn entropy(&self, values: &[f32]) -> f32 {
-        self.scale.unit.log_of(self.total) + self.mean_gap(values, self.all())
+        self.scale.entropy(self.moment(values, self.all()), self.total)
     }
 
     /// The mean gap of tokens that are kept, each counted by its weight.
     #[inline(always)]
     pub(super) fn mean_gap(&self, values: &[f32], kept: Cut) -> f32 {
+        self.scale.mean_gap(self.moment(values, kept), kept.mass)
+    }
+
+    /// The sum of gaps times weights of tokens that are kept, as a mass.
+    #[inline(always)]
+    fn moment(&self, values: &[f32], kept: Cut) -> u64 {
         let (scale, keeps) = (self.scale, keeps(kept.last));
-        let mut moment = 0;
+        let mut sum = 0;
         for (first, values) in (0..).step_by(TILE_V_LEN).zip(values.chunks(TILE_V_LEN)) {
-            let mut moments = [0.0; TILE_V_LEN];
+            let mut moments = [0; TILE_V_LEN];
             for (place, (moment, &y)) in moments.iter_mut().zip(values).enumerate() {
-                let gap = scale.gap(y);
-                let weight = decay(-gap);
-                let is_kept = (weight > 0.0) & keeps(first + place as u32, y);
-                *moment = if is_kept { weight * gap } else { 0.0 };
+                let kept = scale.moment(scale.gap(y));
+                *moment = if keeps(first + place as u32, y) { kept } else { 0 };
             }
-            for moment_of_one in moments {
-                moment += scale.unit.mass(moment_of_one);
-            }
+            sum += moments.iter().sum::<u64>();
         }
-        scale.unit.weight(moment) / self.weight(kept)
+        sum
     }
 
     /// The sum of the weights of tokens that are kept.
     pub(super) fn weight(&self, kept: Cut) -> f32 {
-        self.scale.unit.weight(kept.mass)
+        self.scale.weight(kept.mass)
     }
 
     /// All tokens.
@@ -169,7 +143,7 @@ impl Ladder {
         let rung = self.scale.rung(self.scale.gap(last.score()));
         self.gather(values, rung);
         self.keys.retain(|&key| key >= last);
-        Cut { last, mass: self.mass_above(rung) + self.scale.sum(&self.keys) }
+        Cut { last, mass: self.mass_above(rung) + sum_of(self.scale, &self.keys) }
     }
 
     /// The `n` likeliest tokens; `n ≥ 1`.
@@ -180,7 +154,7 @@ impl Ladder {
         let (scale, before) = (self.scale, self.mass_above(rung));
         let nth = left as usize - 1;
         let (above, &mut last, _) = self.keys.select_nth_unstable_by_key(nth, |&key| Reverse(key));
-        Cut { last, mass: before + scale.sum(above) + scale.mass(last) }
+        Cut { last, mass: before + sum_of(scale, above) + mass_of(scale, last) }
     }
 
     /// The likeliest tokens up to the one with which their mass reaches `mass`, which is at
@@ -190,20 +164,20 @@ impl Ladder {
         let Some((rung, _)) = reach(&self.masses, mass) else { return self.all() };
         self.gather(values, rung);
         let scale = self.scale;
-        let mut sum = self.mass_above(rung);
+        let mut mass_before = self.mass_above(rung);
         let mut keys = &mut self.keys[..];
         loop {
             let middle = keys.len() / 2;
             let (above, &mut last, below) =
                 keys.select_nth_unstable_by_key(middle, |&key| Reverse(key));
-            let before = sum + scale.sum(above);
-            let reached = before + scale.mass(last);
+            let before = mass_before + sum_of(scale, above);
+            let reached = before + mass_of(scale, last);
             if before >= mass {
                 keys = above;
             } else if reached >= mass || below.is_empty() {
                 return Cut { last, mass: reached };
             } else {
-                (sum, keys) = (reached, below);
+                (mass_before, keys) = (reached, below);
             }
         }
     }
@@ -265,72 +239,14 @@ fn reach<T: Copy + PartialOrd + SubAssign>(on_rungs: &[T], goal: T) -> Option<(u
     None
 }
 
-/// How the values of a row become masses.
-#[derive(Clone, Copy, Debug)]
-struct Scale {
-    /// The highest value, finite.
-    highest: f32,
-    temperature: f32,
-    rungs_per_nat: f32,
-    unit: MassUnit,
-}
-
-impl Scale {
-    #[inline(always)]
-    fn new(values: &[f32], temperature: f32) -> Self {
-        let highest = highest_of(values).min(f32::MAX);
-        let [least, most] = RUNGS_PER_NAT;
-        let rungs_per_nat = LAST_RUNG / gap(highest, lowest_of(values), temperature);
-        Self {
-            highest,
-            temperature,
-            rungs_per_nat: rungs_per_nat.clamp(least, most),
-            unit: MassUnit::for_tokens(values.len() as u32),
-        }
-    }
-
-    /// The rung of a gap, which is at least 0.
-    #[inline(always)]
-    fn rung(self, gap: f32) -> u32 {
-        let rung = gap * self.rungs_per_nat;
-        let rung = if rung < LAST_RUNG { rung } else { LAST_RUNG };
-        // SAFETY: it lies from 0 to `LAST_RUNG`.
-        unsafe { rung.to_int_unchecked::<i32>() as u32 }
-    }
-
-    /// How far a value lies below the highest; `+inf` counts as the highest.
-    #[inline(always)]
-    fn gap(self, y: f32) -> f32 {
-        let y = if y < self.highest { y } else { self.highest };
-        gap(self.highest, y, self.temperature)
-    }
-
-    #[inline(always)]
-    fn mass(self, key: Key) -> u64 {
-        self.unit.mass(decay(-self.gap(key.score())))
-    }
-
-    #[inline(always)]
-    fn sum(self, keys: &[Key]) -> u64 {
-        let mut sum = 0;
-        for &key in keys {
-            sum += self.mass(key);
-        }
-        sum
-    }
-}
-
-/// Whether a token with this index and value has a key from `last` on. Without a branch, so
-/// that it becomes vector instructions.
 #[inline(always)]
-pub(super) fn keeps(last: Key) -> impl Fn(u32, f32) -> bool {
-    let (last_y, last_index) = (last.score(), last.token());
-    move |index, y| (y > last_y) | ((y == last_y) & (index <= last_index))
+fn mass_of(scale: Scale, key: Key) -> u64 {
+    scale.mass(scale.gap(key.score()))
 }
 
-/// Of all keys with a value the least; adding 0 makes −0 a 0.
-pub(super) fn least_key(y: f32) -> Key {
-    Key::new(y + 0.0, NO_TOKEN - 1)
+#[inline(always)]
+fn sum_of(scale: Scale, keys: &[Key]) -> u64 {
+    keys.iter().map(|&key| mass_of(scale, key)).sum()
 }
 
 /// The greatest value; none is NaN.

@@ -1,15 +1,21 @@
-//! Variant `cpu_reference`: the portable GPU kernel, run natively as one block.
+//! Variant `cpu_reference`: the portable GPU kernels, run natively as one block.
 
 use std::mem::MaybeUninit;
-use std::ptr::null;
+use std::ptr::{null, null_mut};
 
 use flash_sampling_kernels::abi::SampleParams;
+use flash_sampling_kernels::abi::kept::{
+    KeptParams, ReportParams, RowFeatures, TokenBias, slice_len, values_stride,
+};
 use flash_sampling_kernels::dims::ceil_div;
-use flash_sampling_kernels::kernels::sample_simt::{Shared, sample_simt};
+use flash_sampling_kernels::kernels::{sample_kept, sample_simt};
 
 use super::Run;
 use crate::error::Error;
+use crate::features::row_features;
 use crate::output::{Output, resize};
+use crate::report::Report;
+use crate::token_rules::TokenRules;
 use crate::workspace::workspace_bytes;
 
 /// Sixteen bytes of workspace, aligned.
@@ -17,7 +23,7 @@ use crate::workspace::workspace_bytes;
 #[repr(C, align(16))]
 struct Line([u64; 2]);
 
-/// What the kernel reads and writes beside the caller's operands.
+/// What the kernels read and write beside the caller's operands.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     temperatures: Vec<f32>,
@@ -25,38 +31,66 @@ pub(super) struct Scratch {
     positions: Vec<u64>,
     /// Zero between calls.
     workspace: Vec<Line>,
+    /// `[B, values_stride(V)]`.
+    values: Vec<f32>,
+    /// The same, for reports on the model's distribution.
+    raw_values: Vec<f32>,
+    /// One row's, for calls that want none.
+    slice: Vec<f32>,
+    /// `[B]`; their addresses are those of the last call.
+    features: Vec<RowFeatures>,
+    /// Those of all rows.
+    biases: Vec<TokenBias>,
+    shared: Option<Box<MaybeUninit<sample_kept::Shared>>>,
 }
 
 impl Scratch {
     pub(super) fn run(&mut self, run: &Run<'_>, output: &mut Output) -> Result<(), Error> {
         self.fill(run)?;
         let Run { problem, inputs, .. } = run;
-        let params = SampleParams {
-            bias: inputs.bias.map_or(null(), <[f32]>::as_ptr),
-            temperatures: self.temperatures.as_ptr(),
-            seeds: self.seeds.as_ptr(),
-            positions: self.positions.as_ptr(),
-            tokens: output.tokens.as_mut_ptr(),
-            // `Status` is a transparent u32.
-            status: output.status.as_mut_ptr().cast(),
-            scores: output.scores.as_mut_ptr(),
-            margins: output.margins.as_mut_ptr(),
-            workspace: self.workspace.as_mut_ptr().cast(),
-            ..problem.sample_params()
+        let transform = inputs.transform;
+        let params = KeptParams {
+            sample: SampleParams {
+                bias: inputs.bias.map_or(null(), <[f32]>::as_ptr),
+                temperatures: self.temperatures.as_ptr(),
+                seeds: self.seeds.as_ptr(),
+                positions: self.positions.as_ptr(),
+                tokens: output.tokens.as_mut_ptr(),
+                // `Status` is a transparent u32.
+                status: output.status.as_mut_ptr().cast(),
+                scores: output.scores.as_mut_ptr(),
+                margins: output.margins.as_mut_ptr(),
+                workspace: self.workspace.as_mut_ptr().cast(),
+                values: self.values.as_mut_ptr(),
+                ..problem.sample_params()
+            },
+            features: self.features.as_ptr(),
+            raw: report_params(&mut output.raw),
+            processed: report_params(&mut output.processed),
+            raw_values: if run.raw.any() { self.raw_values.as_mut_ptr() } else { null_mut() },
+            scratch: null_mut(),
+            softcap: transform.softcap.unwrap_or(0.0),
+            scale: transform.scale,
+            scale_first: transform.scale_first.into(),
+            // So that both ways are gone.
+            slice_in_shared: (!run.raw.any()).into(),
         };
-        let mut shared = MaybeUninit::<Shared>::uninit();
+        let mut shared = MaybeUninit::<sample_simt::Shared>::uninit();
+        let kept_shared = self.shared.get_or_insert_with(Box::new_uninit);
         // SAFETY: `Problem` checked the sizes, `Inputs::problem` and `MatrixRef` that the
-        // slices hold them; outputs and scratch were resized to them; `shared` is this
-        // block's own, and legs write what later legs read.
+        // slices hold them, `TokenRules` the lists; outputs and scratch were resized to them;
+        // the shared memories are this block's own, and legs write what later legs read.
         unsafe {
-            sample_simt(
+            sample_simt::sample_simt(
                 inputs.weights.base_ptr(),
                 inputs.hidden_states.base_ptr(),
-                &params,
+                &params.sample,
                 shared.as_mut_ptr(),
                 0,
                 1,
             );
+            let (kept_shared, slice) = (kept_shared.as_mut_ptr(), self.slice.as_mut_ptr());
+            sample_kept::sample_kept::<1>(&params, kept_shared, slice, 0, 1);
         }
         Ok(())
     }
@@ -71,7 +105,57 @@ impl Scratch {
             self.seeds[row] = params.key.seed;
             self.positions[row] = params.key.position;
         }
+        let vocab = run.problem.vocab();
+        let values = batch * values_stride(vocab);
+        resize(&mut self.values, values, 0.0)?;
+        resize(&mut self.raw_values, if run.raw.any() { values } else { 0 }, 0.0)?;
+        resize(&mut self.slice, slice_len(vocab, 1), 0.0)?;
+        self.fill_features(run);
         let lines = ceil_div(workspace_bytes(run.problem), size_of::<Line>() as u64);
         resize(&mut self.workspace, lines, Line::default())
+    }
+
+    fn fill_features(&mut self, run: &Run<'_>) {
+        self.biases.clear();
+        let rules = run.inputs.token_rules.iter();
+        self.biases.extend(rules.flat_map(|rules| {
+            rules.logit_bias.iter().map(|&(token, bias)| TokenBias { token, bias })
+        }));
+        self.features.clear();
+        let mut biases = &self.biases[..];
+        for (row, params) in run.rows.iter().enumerate() {
+            let rules = run.inputs.token_rules.get(row).copied().unwrap_or_default();
+            let TokenRules { seen, bitmask, allow_list, ban_list, .. } = rules;
+            let (logit_bias, rest) = biases.split_at(rules.logit_bias.len());
+            biases = rest;
+            self.features.push(RowFeatures {
+                seen: seen.as_ptr(),
+                logit_bias: logit_bias.as_ptr(),
+                bitmask: bitmask.map_or(null(), <[u32]>::as_ptr),
+                allow_list: allow_list.map_or(null(), <[u32]>::as_ptr),
+                ban_list: ban_list.as_ptr(),
+                n_seen: seen.len() as u32,
+                n_logit_bias: logit_bias.len() as u32,
+                n_allowed: allow_list.map_or(0, <[u32]>::len) as u32,
+                n_banned: ban_list.len() as u32,
+                ..row_features(params)
+            });
+        }
+    }
+}
+
+/// Where a report goes, which has its size.
+fn report_params(report: &mut Report) -> ReportParams {
+    fn if_any<T>(values: &mut [T]) -> *mut T {
+        if values.is_empty() { null_mut() } else { values.as_mut_ptr() }
+    }
+    ReportParams {
+        log_sum_exps: if_any(&mut report.log_sum_exps),
+        logprobs: if_any(&mut report.logprobs),
+        ranks: if_any(&mut report.ranks),
+        entropies: if_any(&mut report.entropies),
+        best_tokens: if_any(&mut report.best_tokens),
+        best_logprobs: if_any(&mut report.best_logprobs),
+        best: report.wanted.best,
     }
 }

@@ -2,12 +2,11 @@
 
 use std::ffi::c_void;
 
-use super::{RawOperands, Start};
+use super::{HostRows, RawOperands, Start};
 use crate::backend::Backend;
 use crate::error::{Error, Need};
 use crate::matrix::MatrixRef;
 use crate::output::Output;
-use crate::params::SamplingParams;
 use crate::plan::{DeviceLimits, Plan};
 use crate::problem::Problem;
 
@@ -74,8 +73,7 @@ impl Cuda {
         &mut self,
         _problem: &Problem,
         _head: &HeadMemory,
-        _hidden_states: MatrixRef<'_>,
-        _rows: &[SamplingParams],
+        _rows: HostRows<'_>,
         _output: &mut Output,
     ) -> Result<(), Error> {
         match *self {}

@@ -4,22 +4,16 @@ use std::sync::Arc;
 
 use cust::memory::{DeviceBuffer, LockedBuffer};
 use cust::stream::{Stream, StreamFlags};
-use flash_sampling_kernels::dims::align_up;
-use flash_sampling_kernels::status::Status;
 
-use super::RawOperands;
 use super::device::{Device, InContext};
-use super::driver::{self, Address, Handle, check, failed};
+use super::driver::{self, Handle, check, failed};
+use super::exchange::Exchange;
 use super::memory::HeadMemory;
+use super::{HostRows, RawOperands};
 use crate::error::{Call, Error};
-use crate::matrix::MatrixRef;
 use crate::output::Output;
-use crate::params::SamplingParams;
+use crate::plan::Plan;
 use crate::problem::Problem;
-use crate::workspace::workspace_bytes;
-
-/// Alignment of the parts of an [`Exchange`]: that of the widest of them.
-const PART_ALIGNMENT_BYTES: u64 = 8;
 
 /// A stream and buffers that grow to the largest call.
 #[derive(Debug)]
@@ -32,131 +26,8 @@ pub(super) struct EasyDoor {
     exchange: InContext<DeviceBuffer<u8>>,
     /// Zero between calls.
     workspace: InContext<DeviceBuffer<u8>>,
-}
-
-/// Where the parts of a call begin in the buffers that carry it, in bytes: first all
-/// that is copied in, then all that is copied out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Exchange {
-    /// `[B, D]`, with the problem's dtype and stride; at 0.
-    hidden_states: u64,
-    /// `[B]` u64.
-    seeds: u64,
-    /// `[B]` u64.
-    positions: u64,
-    /// `[B]` f32.
-    temperatures: u64,
-    /// `[B, S]` u32: the first of the outputs.
-    tokens: u64,
-    /// `[B, S]` u32.
-    status: u64,
-    /// `[B, S]` f32.
-    scores: u64,
-    /// `[B, S]` f32.
-    margins: u64,
-    /// All of it.
-    bytes: u64,
-}
-
-impl Exchange {
-    fn new(problem: &Problem) -> Self {
-        let (batch, outputs) = (u64::from(problem.batch()), problem.outputs());
-        let mut bytes = 0;
-        let mut part = |part_bytes: u64| {
-            let begin = bytes;
-            bytes = align_up(begin + part_bytes, PART_ALIGNMENT_BYTES);
-            begin
-        };
-        let row_bytes = problem.hidden_stride() * problem.hidden_dtype().bytes();
-        Self {
-            hidden_states: part(batch * row_bytes),
-            seeds: part(batch * 8),
-            positions: part(batch * 8),
-            temperatures: part(batch * 4),
-            tokens: part(outputs * 4),
-            status: part(outputs * 4),
-            scores: part(outputs * 4),
-            margins: part(outputs * 4),
-            bytes,
-        }
-    }
-
-    /// Addresses of the parts, and of everything else that a call needs.
-    fn operands(
-        &self,
-        exchange: Address,
-        head: &HeadMemory,
-        workspace: (Address, u64),
-    ) -> RawOperands {
-        RawOperands {
-            weights: head.weights(),
-            hidden_states: exchange + self.hidden_states,
-            bias: head.bias(),
-            temperatures: exchange + self.temperatures,
-            seeds: exchange + self.seeds,
-            positions: exchange + self.positions,
-            tokens: exchange + self.tokens,
-            status: exchange + self.status,
-            scores: exchange + self.scores,
-            margins: exchange + self.margins,
-            workspace: workspace.0,
-            workspace_bytes: workspace.1,
-        }
-    }
-
-    /// Fills the part that is copied in.
-    fn write_inputs(
-        &self,
-        bytes: &mut [u8],
-        problem: &Problem,
-        hidden_states: MatrixRef<'_>,
-        rows: &[SamplingParams],
-    ) {
-        let stride_bytes = (problem.hidden_stride() * problem.hidden_dtype().bytes()) as usize;
-        let states = bytes[self.hidden_states as usize..].chunks_exact_mut(stride_bytes);
-        for (row, state) in states.take(hidden_states.rows()).enumerate() {
-            let elements = row_bytes(hidden_states, row);
-            state[..elements.len()].copy_from_slice(elements);
-        }
-        for (row, params) in rows.iter().enumerate() {
-            let mut put = |part: u64, value: &[u8]| {
-                let begin = part as usize + row * value.len();
-                bytes[begin..begin + value.len()].copy_from_slice(value);
-            };
-            put(self.seeds, &params.key.seed.to_ne_bytes());
-            put(self.positions, &params.key.position.to_ne_bytes());
-            put(self.temperatures, &params.temperature.to_ne_bytes());
-        }
-    }
-
-    /// Reads the part that is copied out.
-    fn read_outputs(&self, bytes: &[u8], output: &mut Output) {
-        let words = |part: u64| {
-            let words = bytes[part as usize..].as_chunks::<4>().0;
-            words.iter().map(|&word| u32::from_ne_bytes(word))
-        };
-        output.tokens.iter_mut().zip(words(self.tokens)).for_each(|(to, word)| *to = word);
-        for (to, word) in output.status.iter_mut().zip(words(self.status)) {
-            *to = Status::from_bits(word);
-        }
-        for (to, word) in output.scores.iter_mut().zip(words(self.scores)) {
-            *to = f32::from_bits(word);
-        }
-        for (to, word) in output.margins.iter_mut().zip(words(self.margins)) {
-            *to = f32::from_bits(word);
-        }
-    }
-}
-
-/// A row's elements as bytes.
-fn row_bytes(matrix: MatrixRef<'_>, row: usize) -> &[u8] {
-    let element_bytes = matrix.dtype().bytes() as usize;
-    assert!(row < matrix.rows());
-    // SAFETY: `MatrixRef` guarantees that row's elements, and their types have no padding.
-    unsafe {
-        let begin = matrix.base_ptr().add(row * matrix.row_stride() * element_bytes);
-        std::slice::from_raw_parts(begin, matrix.columns() * element_bytes)
-    }
+    /// Of any content.
+    kept: InContext<DeviceBuffer<u8>>,
 }
 
 impl EasyDoor {
@@ -169,25 +40,26 @@ impl EasyDoor {
             host: locked_bytes(device, 0)?,
             exchange: device_bytes(device, 0)?,
             workspace: device_bytes(device, 0)?,
+            kept: device_bytes(device, 0)?,
         })
     }
 
     /// Fills `output`, which has the problem's size; B ≥ 1. `launch` enqueues the call
-    /// with the operands on the stream that it is given.
+    /// with the operands on the stream that it is given, as planned.
     pub(super) fn sample(
         &mut self,
-        problem: &Problem,
+        (problem, plan): (&Problem, &Plan),
         head: &HeadMemory,
-        hidden_states: MatrixRef<'_>,
-        rows: &[SamplingParams],
+        rows: HostRows<'_>,
         output: &mut Output,
         launch: impl FnOnce(&RawOperands, Handle) -> Result<(), Error>,
     ) -> Result<(), Error> {
         head.check_device(&self.device)?;
         let _current = self.device.enter()?;
-        let exchange = Exchange::new(problem);
-        self.grow(exchange.bytes as usize, workspace_bytes(problem) as usize)?;
-        exchange.write_inputs(self.host.as_mut_slice(), problem, hidden_states, rows);
+        let exchange = Exchange::new(problem, &rows);
+        self.grow(exchange.bytes as usize, plan)?;
+        let device = self.exchange.as_device_ptr().as_raw();
+        exchange.write_inputs(self.host.as_mut_slice(), problem, &rows, device);
         let enqueued = self.enqueue(head, &exchange, launch);
         // Waits after a failure too: copies out of the host's buffer may be under way.
         // SAFETY: the stream is ours.
@@ -207,7 +79,8 @@ impl EasyDoor {
         let stream = self.stream();
         let device = self.exchange.as_device_ptr().as_raw();
         let workspace = (self.workspace.as_device_ptr().as_raw(), self.workspace.len() as u64);
-        let operands = exchange.operands(device, head, workspace);
+        let kept = (self.kept.as_device_ptr().as_raw(), self.kept.len() as u64);
+        let operands = exchange.operands(device, (head.weights(), head.bias()), workspace, kept);
         let (inputs, outputs) = self.host.as_mut_slice().split_at_mut(exchange.tokens as usize);
         let output_bytes = (exchange.bytes - exchange.tokens) as usize;
         // SAFETY: both buffers have at least `exchange.bytes`, and the caller waits for the
@@ -222,7 +95,11 @@ impl EasyDoor {
     }
 
     /// Replaces the buffers that are too small. Nothing is in flight.
-    fn grow(&mut self, exchange_bytes: usize, workspace_bytes: usize) -> Result<(), Error> {
+    fn grow(&mut self, exchange_bytes: usize, plan: &Plan) -> Result<(), Error> {
+        let (workspace_bytes, kept_bytes) =
+            (plan.workspace_bytes as usize, plan.kept_bytes as usize);
+        // Lists of seen tokens grow with a text: not every token may want new buffers.
+        let exchange_bytes = exchange_bytes.checked_next_power_of_two().unwrap_or(exchange_bytes);
         if self.host.len() < exchange_bytes {
             self.host = locked_bytes(&self.device, exchange_bytes)?;
         }
@@ -236,6 +113,9 @@ impl EasyDoor {
             check(Call::Copy, unsafe {
                 driver::cuMemsetD8Async(address, 0, workspace_bytes, self.stream())
             })?;
+        }
+        if self.kept.len() < kept_bytes {
+            self.kept = device_bytes(&self.device, kept_bytes)?;
         }
         Ok(())
     }

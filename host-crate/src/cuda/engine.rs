@@ -13,12 +13,11 @@ use super::easy::EasyDoor;
 use super::launch;
 use super::module::Module;
 use super::probe;
-use super::{RawOperands, Start};
+use super::{HostRows, RawOperands, Start};
 use crate::backend::Backend;
 use crate::error::{Call, Error, Need};
 use crate::matrix::MatrixRef;
 use crate::output::Output;
-use crate::params::SamplingParams;
 use crate::plan::{DeviceLimits, Plan};
 use crate::problem::Problem;
 
@@ -114,8 +113,7 @@ impl Cuda {
         &mut self,
         problem: &Problem,
         head: &HeadMemory,
-        hidden_states: MatrixRef<'_>,
-        rows: &[SamplingParams],
+        rows: HostRows<'_>,
         output: &mut Output,
     ) -> Result<(), Error> {
         let plan = match self.planned.take() {
@@ -133,7 +131,7 @@ impl Cuda {
                 launch::sample(&self.module, &plan, problem, operands, Start::InOrder, stream)
             }
         };
-        let result = easy.sample(problem, head, hidden_states, rows, output, launch);
+        let result = easy.sample((problem, &plan), head, rows, output, launch);
         self.planned = Some((*problem, plan));
         result
     }

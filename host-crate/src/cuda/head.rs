@@ -3,11 +3,12 @@
 
 use flash_sampling_kernels::abi::{Dtype, VARIANTS};
 use flash_sampling_kernels::dims::align_up;
+use flash_sampling_kernels::transform::LogitTransform;
 
 use super::engine::HeadMemory;
 use crate::error::{Axis, Error, Operand, Size};
 use crate::matrix::MatrixRef;
-use crate::problem::Problem;
+use crate::problem::{Features, Problem};
 
 /// Weights `[V_rows, D]` and a bias `[V]` on the device, made by
 /// [`Sampler::upload`](crate::Sampler::upload) and freed when dropped.
@@ -20,6 +21,7 @@ pub struct DeviceHead {
     first_token: u64,
     dtype: Dtype,
     bias_len: Option<u64>,
+    transform: LogitTransform,
 }
 
 impl DeviceHead {
@@ -40,6 +42,7 @@ impl DeviceHead {
             first_token: 0,
             dtype: weights.dtype(),
             bias_len: bias.map(|bias| bias.len() as u64),
+            transform: LogitTransform::NONE,
         })
     }
 
@@ -57,6 +60,17 @@ impl DeviceHead {
         self
     }
 
+    /// Caps and scales every logit.
+    #[must_use]
+    pub fn with_transform(mut self, transform: LogitTransform) -> Self {
+        self.transform = transform;
+        self
+    }
+
+    pub(super) fn transform(&self) -> LogitTransform {
+        self.transform
+    }
+
     pub(super) fn memory(&self) -> &HeadMemory {
         &self.memory
     }
@@ -66,6 +80,7 @@ impl DeviceHead {
         &self,
         hidden_states: MatrixRef<'_>,
         draws: u64,
+        features: Features,
     ) -> Result<Problem, Error> {
         if hidden_states.columns() as u64 != self.hidden {
             return Err(Error::Shape {
@@ -85,6 +100,7 @@ impl DeviceHead {
             .weights_stride(device_stride(self.hidden, self.dtype))
             .hidden_stride(device_stride(self.hidden, dtype))
             .bias(self.bias_len.is_some())
+            .features(features)
             .build()?;
         match self.bias_len {
             Some(len) if len < u64::from(problem.vocab()) => Err(Error::Shape {

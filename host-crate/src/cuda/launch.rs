@@ -1,14 +1,14 @@
 //! From checked operands to an entry on a stream: the only raw launch.
 
 use std::ffi::c_void;
-use std::ptr::{self, without_provenance, without_provenance_mut};
+use std::ptr;
 
-use flash_sampling_kernels::abi::{
-    Kernel, SampleParams, TILE_V, VARIANTS, Variant, WorkspaceLayout,
-};
+use flash_sampling_kernels::abi::{Kernel, TILE_V, VARIANTS, Variant, WorkspaceLayout};
 
 use super::driver::{self, Handle, check};
+use super::finish;
 use super::module::Module;
+use super::params::{kept_params, sample_params};
 use super::programmatic::Launcher;
 use super::tensor_map::Layout;
 use super::{RawOperands, Start};
@@ -25,7 +25,7 @@ pub(super) struct Geometry {
     pub(super) shared_bytes: u32,
 }
 
-/// Enqueues the plan's entry.
+/// Enqueues the plan's entry, and the one that finishes rows where there is one.
 ///
 /// # Safety
 /// The module's context is current; the rest is as
@@ -46,21 +46,16 @@ pub(super) unsafe fn sample(
         found: 0,
     })?;
     check_operands(variant, problem, operands)?;
-    let bias = if problem.has_bias() { operands.bias } else { 0 };
+    let finish = match &plan.finish {
+        Some(plan) => {
+            finish::check_operands(plan, problem, operands)?;
+            Some((plan, finish::entry(module, plan)?))
+        }
+        None => None,
+    };
     let mut weights = operands.weights;
     let mut hidden_states = operands.hidden_states;
-    let mut params = SampleParams {
-        bias: without_provenance(bias as usize),
-        temperatures: without_provenance(operands.temperatures as usize),
-        seeds: without_provenance(operands.seeds as usize),
-        positions: without_provenance(operands.positions as usize),
-        tokens: without_provenance_mut(operands.tokens as usize),
-        status: without_provenance_mut(operands.status as usize),
-        scores: without_provenance_mut(operands.scores as usize),
-        margins: without_provenance_mut(operands.margins as usize),
-        workspace: without_provenance_mut(operands.workspace as usize),
-        ..problem.sample_params()
-    };
+    let mut params = sample_params(problem, plan.finish.as_ref(), operands);
     let geometry =
         Geometry { blocks: plan.grid, threads: variant.threads, shared_bytes: plan.shared_bytes };
     // SAFETY: a sampling entry takes its two matrices and `SampleParams` (`abi.rs`); the
@@ -80,11 +75,15 @@ pub(super) unsafe fn sample(
             let share_rows = variant.tile_b / variant.cluster;
             let mut hidden_states = hopper.tensor_maps.encode(hidden_states, share_rows)?;
             let early = (start == Start::Early).then_some(&hopper.programmatic);
-            launch_with((&raw mut weights).cast(), (&raw mut hidden_states).cast(), early)
+            launch_with((&raw mut weights).cast(), (&raw mut hidden_states).cast(), early)?;
         }
         // The other kernels do not wait by themselves.
-        _ => launch_with((&raw mut weights).cast(), (&raw mut hidden_states).cast(), None),
+        _ => launch_with((&raw mut weights).cast(), (&raw mut hidden_states).cast(), None)?,
     }
+    let Some((plan, function)) = finish else { return Ok(()) };
+    let params = kept_params(problem, plan, operands, params);
+    // SAFETY: as above, of the entry that finishes what the one before left.
+    unsafe { finish::finish(function, plan, params, stream) }
 }
 
 /// The weights' and the hidden states' place in memory.
@@ -205,6 +204,7 @@ mod tests {
             margins: 0,
             workspace: 0x9_0010,
             workspace_bytes: crate::workspace_bytes(&problem()),
+            ..RawOperands::default()
         }
     }
 

@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::ptr;
 use std::sync::Arc;
 
+use flash_sampling_kernels::abi::kept::KEPT_VARIANTS;
 use flash_sampling_kernels::abi::{Kernel, NOISE_DIGEST_ENTRY, NOISE_ENTRY, VARIANTS, Variant};
 
 use super::device::{Device, InContext};
@@ -37,6 +38,8 @@ pub(super) struct Module {
     variants: Vec<(&'static Variant, Handle)>,
     /// Where one of them is a kernel for Hopper.
     pub(super) hopper: Option<Hopper>,
+    /// The one that finishes rows with features, by name.
+    finish: Option<(&'static str, Handle)>,
     pub(super) noise: Handle,
     pub(super) noise_digest: Handle,
     /// Keeps the entries loaded.
@@ -73,10 +76,20 @@ impl Module {
         };
         let variants: Vec<_> =
             VARIANTS.iter().filter(runs).map(entry).collect::<Result<_, Error>>()?;
+        let finish = match KEPT_VARIANTS.iter().find(|variant| variant.runs_on(capability)) {
+            Some(variant) => {
+                let function = loaded.entry(variant.entry)?;
+                // A problem's vocabulary decides how much of this a launch asks for.
+                opt_in(function, device.limits.shared_bytes_per_block, &device.limits)?;
+                Some((variant.entry, function))
+            }
+            None => None,
+        };
         let for_hopper = variants.iter().any(|(variant, _)| variant.kernel == Kernel::SampleSm90);
         Ok(Self {
             variants,
             hopper: for_hopper.then(Hopper::look_up).transpose()?,
+            finish,
             noise: loaded.entry(NOISE_ENTRY)?,
             noise_digest: loaded.entry(NOISE_DIGEST_ENTRY)?,
             _loaded: loaded,
@@ -86,6 +99,11 @@ impl Module {
     /// A variant on a GPU, and its entry.
     pub(super) fn entry(&self, id: VariantId) -> Option<(&'static Variant, Handle)> {
         self.variants.iter().copied().find(|(variant, _)| VariantId::Gpu(variant) == id)
+    }
+
+    /// The entry of that name that finishes rows.
+    pub(super) fn finish(&self, name: &str) -> Option<Handle> {
+        self.finish.filter(|(entry, _)| *entry == name).map(|(_, function)| function)
     }
 }
 

@@ -62,8 +62,6 @@ pub enum Param {
     LogitScale,
     /// Tokens that a report lists.
     Best,
-    /// What is reported beside tokens.
-    Report,
     /// Threads of a CPU sampler.
     Threads,
 }
@@ -84,7 +82,6 @@ impl Param {
             Self::Seen | Self::AllowList | Self::BanList => "distinct ids in ascending order",
             Self::Bitmask => "a bit for each token",
             Self::Best => "at most 20",
-            Self::Report => "any",
         }
     }
 }
@@ -111,7 +108,6 @@ impl fmt::Display for Param {
             Self::Softcap => "softcap",
             Self::LogitScale => "logit_scale",
             Self::Best => "best",
-            Self::Report => "report",
             Self::Threads => "threads",
         })
     }

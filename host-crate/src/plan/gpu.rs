@@ -100,13 +100,18 @@ pub(super) fn rank(variant: &Variant, batch: u32) -> (u32, u64) {
 pub(super) fn grid(variant: &Variant, problem: &Problem, limits: &DeviceLimits) -> u32 {
     let tiles_v = u64::from(n_tiles_v(problem.first_token(), problem.vocab()));
     let tiles_b = ceil_div(problem.batch().into(), variant.tile_b.into());
-    let block_bytes = variant.shared_bytes.saturating_add(RESERVED_SHARED_BYTES);
-    let resident = (limits.shared_bytes_per_sm / block_bytes).clamp(1, variant.blocks_per_sm);
-    let wave = u64::from(limits.multiprocessors.max(1)) * u64::from(resident);
+    let wave = wave(variant.shared_bytes, variant.blocks_per_sm, limits);
     let wave_clusters = u32::try_from(wave).unwrap_or(u32::MAX) / variant.cluster;
     // Saturates: tiles of 32-bit sizes are fewer than 2⁶⁴, and a grid has 31 bits.
     let blocks =
         u32::try_from(tiles_v.saturating_mul(tiles_b).min(wave)).unwrap_or(i32::MAX as u32);
     let clusters = blocks.div_ceil(variant.cluster).min(wave_clusters);
     clusters * variant.cluster
+}
+
+/// Blocks that a device runs at once, if at most `blocks_per_sm` share a multiprocessor.
+pub(super) fn wave(shared_bytes: u32, blocks_per_sm: u32, limits: &DeviceLimits) -> u64 {
+    let block_bytes = shared_bytes.saturating_add(RESERVED_SHARED_BYTES);
+    let resident = (limits.shared_bytes_per_sm / block_bytes).clamp(1, blocks_per_sm);
+    u64::from(limits.multiprocessors.max(1)) * u64::from(resident)
 }

@@ -9,11 +9,14 @@ use cuda_std::kernel;
 use half::{bf16, f16};
 
 use flash_sampling_kernels::abi::SampleParams;
+#[cfg(feature = "sm_90a")]
+use flash_sampling_kernels::abi::kept;
+use flash_sampling_kernels::abi::kept::KeptParams;
 use flash_sampling_kernels::arch;
 #[cfg(feature = "sm_90a")]
 use flash_sampling_kernels::kernels::sample_sm90::{cluster, m_tiles, sample_sm90};
 use flash_sampling_kernels::kernels::{
-    noise_probe, sample_mma::sample_mma, sample_simt::sample_simt,
+    noise_probe, sample_kept, sample_mma::sample_mma, sample_simt::sample_simt,
 };
 
 /// # Safety
@@ -107,6 +110,37 @@ sample_sm90_entry!(flash_sampling_sample_sm90_b128_f16, f16, 16);
 sample_sm90_entry!(flash_sampling_sample_sm90_b192_f16, f16, 24);
 #[cfg(feature = "sm_90a")]
 sample_sm90_entry!(flash_sampling_sample_sm90_b256_f16, f16, 32);
+
+/// # Safety
+/// The preconditions of `kernels/sample_kept.rs`.
+#[kernel]
+pub unsafe fn flash_sampling_sample_kept(params: KeptParams) {
+    // SAFETY: the caller's promise; the launch gives `Shared` its bytes, and the slice.
+    unsafe { run_kept::<1>(&params) }
+}
+
+/// # Safety
+/// The preconditions of `kernels/sample_kept.rs`.
+#[cfg(feature = "sm_90a")]
+#[kernel]
+pub unsafe fn flash_sampling_sample_kept_cluster(params: KeptParams) {
+    arch::dependencies_wait();
+    // SAFETY: the caller's promise; the launch gives `Shared` its bytes, and the slice.
+    unsafe { run_kept::<{ kept::CLUSTER }>(&params) }
+}
+
+/// # Safety
+/// The preconditions of `kernels/sample_kept.rs`.
+#[inline(always)]
+unsafe fn run_kept<const CLUSTER: u32>(params: &KeptParams) {
+    let shared = arch::dynamic_shared().cast::<sample_kept::Shared>();
+    // SAFETY: the caller's promise; the slice lies behind what is shared.
+    unsafe {
+        let slice = shared.add(1).cast();
+        let (block, blocks) = (arch::block_idx(), arch::grid_dim());
+        sample_kept::sample_kept::<CLUSTER>(params, shared, slice, block, blocks);
+    }
+}
 
 /// # Safety
 /// `out` is valid for `n` values.

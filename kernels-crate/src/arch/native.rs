@@ -3,24 +3,101 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::abi::simt::THREADS;
-
 /// State that each thread of a block keeps from leg to leg.
-pub struct PerThread<T>([T; THREADS as usize]);
+pub struct PerThread<T, const THREADS: usize>([T; THREADS]);
 
-impl<T: Copy> PerThread<T> {
+impl<T: Copy, const THREADS: usize> PerThread<T, THREADS> {
     /// Every thread starts with `value`.
     pub fn new(value: T) -> Self {
-        Self([value; THREADS as usize])
+        Self([value; THREADS])
     }
 }
 
 /// Runs a leg for every thread of the block.
 #[inline(always)]
-pub fn leg<T>(states: &mut PerThread<T>, mut run: impl FnMut(u32, &mut T)) {
+pub fn leg<T, const THREADS: usize>(
+    states: &mut PerThread<T, THREADS>,
+    mut run: impl FnMut(u32, &mut T),
+) {
     for (thread, state) in (0..).zip(&mut states.0) {
         run(thread, state);
     }
+}
+
+/// `value`; where a loop must stay a loop it says so.
+#[inline(always)]
+pub fn opaque(value: u32) -> u32 {
+    value
+}
+
+/// Combines what the block's `THREADS` threads give, in any order.
+///
+/// # Safety
+/// `slots` has room for an element a warp, and is the block's.
+#[inline(always)]
+pub unsafe fn block_reduce<const N: usize, const THREADS: usize>(
+    _slots: *mut [u64; N],
+    mut give: impl FnMut(u32) -> [u64; N],
+    combine: impl Fn([u64; N], [u64; N]) -> [u64; N],
+) -> [u64; N] {
+    let mut all = give(0);
+    for thread in 1..THREADS as u32 {
+        all = combine(all, give(thread));
+    }
+    all
+}
+
+/// Hands each of the block's `THREADS` threads the sum of what those before it give, and
+/// what it gave itself.
+///
+/// # Safety
+/// As [`block_reduce`].
+#[inline(always)]
+pub unsafe fn block_scan<const THREADS: usize>(
+    _slots: *mut u64,
+    mut give: impl FnMut(u32) -> u64,
+    mut take: impl FnMut(u32, u64, u64),
+) {
+    let mut before = 0;
+    for thread in 0..THREADS as u32 {
+        let own = give(thread);
+        take(thread, before, own);
+        before += own;
+    }
+}
+
+/// Index of the block in its cluster: a block is one by itself.
+#[inline(always)]
+pub fn cluster_rank() -> u32 {
+    0
+}
+
+/// Waits for all threads of the cluster.
+#[inline(always)]
+pub fn cluster_barrier() {}
+
+/// Adds to a value that the block shares; returns what was there.
+///
+/// # Safety
+/// `at` is valid.
+#[inline(always)]
+pub unsafe fn block_add_u32(at: *mut u32, value: u32) -> u32 {
+    // SAFETY: the caller's promise; a block is one thread here.
+    unsafe {
+        let before = at.read();
+        at.write(before.wrapping_add(value));
+        before
+    }
+}
+
+/// Adds to a value that the block shares.
+///
+/// # Safety
+/// `at` is valid.
+#[inline(always)]
+pub unsafe fn block_add_u64(at: *mut u64, value: u64) {
+    // SAFETY: the caller's promise; a block is one thread here.
+    unsafe { at.write(at.read().wrapping_add(value)) }
 }
 
 /// Adds `count` to the counter at `done` for the block, after all its earlier

@@ -11,10 +11,12 @@
 
 use core::arch::asm;
 
+mod block;
 #[cfg(feature = "sm_90a")]
 mod sm90;
 mod tensor;
 mod warp;
+pub use block::*;
 #[cfg(feature = "sm_90a")]
 pub use sm90::*;
 pub use tensor::*;
@@ -73,10 +75,20 @@ pub fn opaque(value: u32) -> u32 {
     value
 }
 
-/// State that each thread of a block keeps from leg to leg.
-pub struct PerThread<T>(T);
+/// `pointer.wrapping_add(n)`, of which the compiler knows nothing: a chain of these stays one
+/// ("mov").
+#[inline(always)]
+pub fn advance(pointer: *mut f32, n: usize) -> *mut f32 {
+    let mut pointer = pointer.wrapping_add(n);
+    // SAFETY: moves a register.
+    unsafe { asm!("mov.b64 {0}, {0};", inout(reg64) pointer, options(nomem, nostack)) };
+    pointer
+}
 
-impl<T: Copy> PerThread<T> {
+/// State that each thread of a block keeps from leg to leg.
+pub struct PerThread<T, const THREADS: usize>(T);
+
+impl<T: Copy, const THREADS: usize> PerThread<T, THREADS> {
     /// Every thread starts with `value`.
     #[inline(always)]
     pub fn new(value: T) -> Self {
@@ -86,7 +98,10 @@ impl<T: Copy> PerThread<T> {
 
 /// Runs a leg in every thread of the block, then waits for all of them.
 #[inline(always)]
-pub fn leg<T>(states: &mut PerThread<T>, mut run: impl FnMut(u32, &mut T)) {
+pub fn leg<T, const THREADS: usize>(
+    states: &mut PerThread<T, THREADS>,
+    mut run: impl FnMut(u32, &mut T),
+) {
     run(thread_idx(), &mut states.0);
     block_barrier();
 }
@@ -295,6 +310,20 @@ pub unsafe fn load_shared_u32(at: *const u32) -> u32 {
              out(reg32) value, in(reg64) at, options(nostack));
     }
     value
+}
+
+/// Index of the block in its cluster: before `sm_90` a block is one by itself.
+#[cfg(not(feature = "sm_90a"))]
+#[inline(always)]
+pub fn cluster_rank() -> u32 {
+    0
+}
+
+/// Waits for all threads of the cluster.
+#[cfg(not(feature = "sm_90a"))]
+#[inline(always)]
+pub fn cluster_barrier() {
+    block_barrier();
 }
 
 /// The block's dynamic shared memory.

@@ -29,6 +29,7 @@ use half::{bf16, f16};
 
 use super::finish::{self, Workspace};
 use super::rotate;
+use crate::abi::kept::values_stride;
 use crate::abi::simt::{THREADS, TILE_B, TILE_D};
 use crate::abi::{Dtype, SampleParams, TILE_V, n_tiles_v};
 use crate::arch::{self, PerThread, leg};
@@ -89,7 +90,7 @@ pub unsafe fn sample_simt(
                     + (item / tiles_b) as u32 * TILE_V,
                 first_row: tile_b * TILE_B,
             };
-            let mut values = PerThread::new([0.0f32; TILE_B_LEN]);
+            let mut values = PerThread::<_, TILE_V_LEN>::new([0.0f32; TILE_B_LEN]);
             let mut slab = 0;
             while slab < params.hidden {
                 leg(&mut values, |thread, _| {
@@ -236,8 +237,12 @@ unsafe fn offer_tile(
                 } else {
                     params.bias.add(vocab_row as usize).read()
                 };
+                let logit = dots[0] + bias;
+                if draw == 0 && !params.values.is_null() {
+                    store_logit(params, row, vocab_row, logit);
+                }
                 let mut status = Status::OK;
-                let value = token_value(dots[0], bias, &mut status);
+                let value = token_value(logit, 0.0, &mut status);
                 finish::publish_status(workspace, row, status);
                 let RowParams { temperature, key } = row_params(params, row);
                 let subkey = Subkey::new(key, draw);
@@ -249,6 +254,17 @@ unsafe fn offer_tile(
         rotate(dots);
         line += 1;
     }
+}
+
+/// Leaves a logit for the kernel that finishes kept rows.
+///
+/// # Safety
+/// `row < batch`, `vocab_row < vocab`, and the values are not null.
+#[inline(always)]
+pub unsafe fn store_logit(params: &SampleParams, row: u32, vocab_row: u32, logit: f32) {
+    let at = offset(row, values_stride(params.vocab), vocab_row);
+    // SAFETY: it lies inside `[B, V]`.
+    unsafe { params.values.add(at as usize).write(logit) }
 }
 
 /// A row's parameters.

@@ -25,6 +25,7 @@
 mod hint;
 mod levels;
 mod scan;
+mod store;
 
 use super::finish::Workspace;
 use super::sample_simt::row_params;
@@ -246,6 +247,7 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
         // SAFETY: the caller's promise.
         unsafe {
             self.to_values(sums, tile);
+            self.store(sums, tile, first_row);
             loop {
                 let unset_anywhere = arch::warps_any(unset, self.barrier, THREADS);
                 self.offer_draw(sums, tile, first_row, draw, unset_anywhere);

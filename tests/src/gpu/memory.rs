@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DeviceRepr};
 use flash_sampling::cuda::RawOperands;
-use flash_sampling::{Output, Problem, SamplingParams, Status};
+use flash_sampling::{Features, NoiseKey, Output, Plan, Problem, SamplingParams, Status};
 
 use super::Gpu;
-use crate::inputs::{Case, Head, Matrix};
+use super::features::{DeviceFeatures, DeviceReport};
+use crate::inputs::{Case, Head, Matrix, Rules};
 use crate::panel::POISON;
 
-/// Words before and after each output, and bytes after the workspace.
+/// Words before and after each output, and bytes after the workspace and the values.
 const GUARD: usize = 64;
 
 /// `[B, S]` words on the device between guards.
@@ -112,6 +113,10 @@ pub struct DeviceCase {
     positions: CudaSlice<u64>,
     outputs: [Guarded; 4],
     workspace: CudaSlice<u8>,
+    features: Option<DeviceFeatures>,
+    kept: CudaSlice<u8>,
+    raw: DeviceReport,
+    processed: DeviceReport,
 }
 
 /// Names of [`DeviceCase::outputs`], in their order.
@@ -142,10 +147,16 @@ impl DeviceCase {
         .weights_stride(head.row_stride as u64)
         .hidden_stride(hidden_stride as u64)
         .bias(head.bias.is_some())
+        .features(features_of(case))
         .build()
         .unwrap_or_else(|error| panic!("{}: {error}", case.name));
         let (temperatures, seeds, positions) = columns(&case.rows);
         let workspace_bytes = flash_sampling::workspace_bytes(&problem) as usize;
+        // The variant does not change what values need.
+        let plan = Plan::for_gpu(&problem, &gpu.sampler.device_limits(), Some("simt"))
+            .unwrap_or_else(|error| panic!("{}: {error}", case.name));
+        let Features { rows, raw, processed, .. } = problem.features();
+        let report = |wanted| DeviceReport::new(stream, wanted, case.batch(), case.draws as usize);
         let outputs = || Guarded::new(stream, problem.outputs() as usize);
         let device_case = Self {
             problem,
@@ -156,6 +167,11 @@ impl DeviceCase {
             positions: to_device(stream, &positions),
             outputs: std::array::from_fn(|_| outputs()),
             workspace: to_device(stream, &vec![0xA5; workspace_bytes + GUARD]),
+            features: rows.then(|| DeviceFeatures::upload(stream, &case.rows, &case.rules)),
+            // NaN: who reads a value that was not written shows it.
+            kept: to_device(stream, &vec![0xFF; plan.kept_bytes as usize + GUARD]),
+            raw: report(raw),
+            processed: report(processed),
         };
         let (workspace, raw_stream) = (address(&device_case.workspace), stream.cu_stream().cast());
         // SAFETY: the workspace has these bytes, on a stream of the same context.
@@ -174,9 +190,18 @@ impl DeviceCase {
         gpu.stream.memcpy_htod(&positions, &mut self.positions).expect(copy);
     }
 
+    /// Gives the rows new parameters and rules, in place and in stream order.
+    pub fn set_features(&mut self, gpu: &Gpu, rows: &[SamplingParams], rules: &[Rules]) {
+        self.set_rows(gpu, rows);
+        let features = self.features.as_mut().expect("the case has features");
+        features.set(&gpu.stream, rows, rules);
+    }
+
     /// Poisons the outputs again.
     pub fn poison(&mut self, gpu: &Gpu) {
         self.outputs.iter_mut().for_each(|output| output.poison(&gpu.stream));
+        self.raw.poison(&gpu.stream);
+        self.processed.poison(&gpu.stream);
     }
 
     /// Where everything is.
@@ -195,6 +220,11 @@ impl DeviceCase {
             margins,
             workspace: address(&self.workspace),
             workspace_bytes: (self.workspace.len() - GUARD) as u64,
+            features: self.features.as_ref().map_or(0, DeviceFeatures::address),
+            kept: address(&self.kept),
+            kept_bytes: (self.kept.len() - GUARD) as u64,
+            raw: self.raw.operands(),
+            processed: self.processed.operands(),
         }
     }
 
@@ -210,13 +240,32 @@ impl DeviceCase {
         let (workspace, guard) = workspace.split_at(workspace.len() - GUARD);
         assert!(workspace.iter().all(|&byte| byte == 0), "the workspace is not zero again");
         assert!(guard.iter().all(|&byte| byte == 0xA5), "written behind the workspace");
+        let kept = copy_back(&gpu.stream, &self.kept);
+        let guard = &kept[kept.len() - GUARD..];
+        assert!(guard.iter().all(|&byte| byte == 0xFF), "written behind the values");
         let floats = |words: Vec<u32>| words.into_iter().map(f32::from_bits).collect();
         let mut output = Output::default();
         output.tokens = tokens;
         output.status = status.into_iter().map(Status::from_bits).collect();
         output.scores = floats(scores);
         output.margins = floats(margins);
+        output.raw = self.raw.read(&gpu.stream, "raw report");
+        output.processed = self.processed.read(&gpu.stream, "processed report");
         output
+    }
+}
+
+/// What a case asks for beyond temperature and key.
+fn features_of(case: &Case) -> Features {
+    let plain = |row: &SamplingParams| {
+        let NoiseKey { seed, position } = row.key;
+        *row == SamplingParams::new(row.temperature, seed, position)
+    };
+    Features {
+        rows: !case.rules.is_empty() || !case.rows.iter().all(plain),
+        raw: case.raw,
+        processed: case.processed,
+        transform: case.transform,
     }
 }
 

@@ -3,38 +3,74 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, ensure};
-use flash_sampling_kernels::abi::{Kernel, Variant};
+use flash_sampling_kernels::abi::kept::{self, KEPT_VARIANTS};
+use flash_sampling_kernels::abi::{Kernel, VARIANTS};
 
 use super::Arch;
 
-/// Bytes of a tensor map, and the alignment that the copy engine asks of it.
-const TENSOR_MAP: (usize, usize) = (128, 64);
+/// How a tensor map is declared among the parameters, and as the copy engine asks for it.
+const TENSOR_MAP: [&str; 2] = [".param .align 16 .b8 ", ".param .align 64 .b8 "];
 
-/// Adds to the entries of `variants` what rustc has no attribute for: `.maxntid` and
+/// How an entry is launched.
+pub(super) struct Launch {
+    pub(super) entry: &'static str,
+    threads: u32,
+    blocks_per_sm: u32,
+    cluster: u32,
+    /// Whether its matrices come as tensor maps.
+    has_tensor_maps: bool,
+}
+
+/// Those of all kernels that a device of this compute capability runs.
+pub(super) fn launches(compute_capability: u32) -> impl Iterator<Item = Launch> {
+    let sampling = VARIANTS.iter().filter_map(move |variant| {
+        let launch = Launch {
+            entry: variant.entry,
+            threads: variant.threads,
+            blocks_per_sm: variant.blocks_per_sm,
+            cluster: variant.cluster,
+            has_tensor_maps: variant.kernel == Kernel::SampleSm90,
+        };
+        variant.runs_on(compute_capability).then_some(launch)
+    });
+    let kept = KEPT_VARIANTS.iter().filter_map(move |variant| {
+        let launch = Launch {
+            entry: variant.entry,
+            threads: kept::THREADS,
+            blocks_per_sm: variant.blocks_per_sm,
+            cluster: variant.cluster,
+            has_tensor_maps: false,
+        };
+        variant.runs_on(compute_capability).then_some(launch)
+    });
+    sampling.chain(kept)
+}
+
+/// Adds to the entries of `launches` what rustc has no attribute for: `.maxntid` and
 /// `.minnctapersm`, without which ptxas may use more registers than a block of that size
 /// can have; the size of a cluster; the alignment of tensor maps among the parameters.
-pub(crate) fn with_directives<'a>(
+pub(super) fn with_directives(
     ptx: &str,
-    variants: impl Iterator<Item = &'a Variant>,
+    launches: impl Iterator<Item = Launch>,
 ) -> anyhow::Result<String> {
     let mut lines: Vec<String> = ptx.lines().map(str::to_owned).collect();
-    for variant in variants {
+    for launch in launches {
         let start = lines
             .iter()
-            .position(|line| entry_name(line) == Some(variant.entry))
-            .with_context(|| format!("no entry {}", variant.entry))?;
+            .position(|line| entry_name(line) == Some(launch.entry))
+            .with_context(|| format!("no entry {}", launch.entry))?;
         let end = lines[start..]
             .iter()
             .position(|line| line.contains(')'))
-            .with_context(|| format!("the parameters of {} do not end", variant.entry))?;
-        if variant.kernel == Kernel::SampleSm90 {
+            .with_context(|| format!("the parameters of {} do not end", launch.entry))?;
+        if launch.has_tensor_maps {
             for line in &mut lines[start..=start + end] {
                 *line = with_aligned_tensor_map(line);
             }
         }
-        let Variant { threads, blocks_per_sm, cluster, .. } = variant;
+        let Launch { threads, blocks_per_sm, cluster, .. } = launch;
         let mut directives = format!(".maxntid {threads}, 1, 1\n.minnctapersm {blocks_per_sm}");
-        if *cluster != 1 {
+        if cluster != 1 {
             directives += &format!("\n.explicitcluster\n.reqnctapercluster {cluster}, 1, 1");
         }
         lines.insert(start + end + 1, directives);
@@ -44,14 +80,7 @@ pub(crate) fn with_directives<'a>(
 
 /// The line of a parameter list, aligned if it declares a tensor map.
 fn with_aligned_tensor_map(line: &str) -> String {
-    let (bytes, alignment) = TENSOR_MAP;
-    match line.split_once(".param .align ").and_then(|(before, rest)| {
-        let (_, declared) = rest.split_once(' ')?;
-        declared.contains(&format!("[{bytes}]")).then_some((before, declared))
-    }) {
-        Some((before, declared)) => format!("{before}.param .align {alignment} {declared}"),
-        None => line.to_owned(),
-    }
+    line.replace(TENSOR_MAP[0], TENSOR_MAP[1])
 }
 
 /// Checks target, entries and the absence of local memory and unresolved functions.
@@ -84,8 +113,6 @@ fn entry_name(line: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use flash_sampling_kernels::abi::VARIANTS;
-
     use super::*;
     use crate::build_ptx::ARCHES;
 
@@ -100,24 +127,26 @@ mod tests {
 
     #[test]
     fn bounds_stand_between_parameters_and_body() {
-        let text = with_directives(&module("\tret;"), VARIANTS[..1].iter()).unwrap();
+        let first = || launches(80).take(1);
+        let text = with_directives(&module("\tret;"), first()).unwrap();
         let bounds = format!(
             "// @name\n.maxntid {}, 1, 1\n.minnctapersm {}\n{{\n",
             VARIANTS[0].threads, VARIANTS[0].blocks_per_sm
         );
         assert!(text.contains(&bounds), "{text}");
         assert_eq!(text.matches(".maxntid").count(), 1);
-        assert!(with_directives(".version 7.4", VARIANTS[..1].iter()).is_err());
+        assert!(with_directives(".version 7.4", first()).is_err());
     }
 
     #[test]
     fn tensor_maps_are_aligned_and_clusters_sized() {
-        let clustered = VARIANTS.iter().find(|variant| variant.cluster == 2).unwrap();
+        let clustered = launches(90).find(|launch| launch.has_tensor_maps && launch.cluster == 2);
+        let clustered = clustered.unwrap();
         let text = format!(
             ".visible .entry {}(\n\t.param .align 16 .b8 p0[128],\n\t.param .align 8 .b8 p1[136]\n)\n{{\n",
             clustered.entry
         );
-        let found = with_directives(&text, [clustered].into_iter()).unwrap();
+        let found = with_directives(&text, std::iter::once(clustered)).unwrap();
         assert!(found.contains("\t.param .align 64 .b8 p0[128],\n"), "{found}");
         assert!(found.contains("\t.param .align 8 .b8 p1[136]\n"), "{found}");
         assert!(found.contains("\n.explicitcluster\n.reqnctapercluster 2, 1, 1\n{"), "{found}");

@@ -8,7 +8,7 @@
 # ARGUMENTS go to the programs. Exits with an error if anything failed.
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
-tests=(device device_doors device_programmatic)
+tests=(device device_doors device_features device_programmatic)
 tools=(memcheck racecheck synccheck initcheck)
 
 # Without a GPU the tests must fail, not pass by skipping.

@@ -163,6 +163,7 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
             arch::products_wait::<0>();
             release::<CLUSTER>(call, before);
             sieve.to_values(&mut sums, tile);
+            sieve.store(&sums, tile, first_row);
             let mut draw = 0;
             while draw < call.params.draws {
                 arch::barrier_wait(call.ring.hints_ready(group), ready_parity);

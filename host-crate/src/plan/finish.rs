@@ -1,0 +1,73 @@
+//! The kernel that finishes rows with features, behind the one that multiplies.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+
+use flash_sampling_kernels::abi::kept::{KEPT_VARIANTS, KeptVariant, THREADS, values_stride};
+
+use super::DeviceLimits;
+use super::gpu::wave;
+use crate::problem::Problem;
+
+/// How a GPU finishes the rows of a problem with features.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finish {
+    /// PTX symbol.
+    pub entry: &'static str,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Blocks. 0 for B = 0.
+    pub grid: u32,
+    /// Dynamic shared memory of a block.
+    pub shared_bytes: u32,
+    /// Whether that has room for a block's values of a row.
+    pub slice_in_shared: bool,
+    /// Where a second copy of the values begins in the memory for them, in bytes, if there is
+    /// one.
+    pub raw_values: Option<u64>,
+    /// Where, in the same memory, clusters have what their blocks tell each other, if they do.
+    pub scratch: Option<u64>,
+    /// Bytes of that memory, which may hold anything, before a call and after it.
+    pub kept_bytes: u64,
+}
+
+impl Finish {
+    /// A cluster of blocks a row, or one wave of them if there are more rows.
+    pub(super) fn new(problem: &Problem, limits: &DeviceLimits) -> Self {
+        let serves = |variant: &&KeptVariant| variant.runs_on(limits.compute_capability);
+        // The last runs wherever a sampling kernel does.
+        let last = &KEPT_VARIANTS[KEPT_VARIANTS.len() - 1];
+        let variant = KEPT_VARIANTS.iter().find(serves).unwrap_or(last);
+        let shared_bytes = |slice| variant.shared_bytes(problem.vocab(), slice);
+        let slice_in_shared = shared_bytes(true) <= limits.shared_bytes_per_block.into();
+        let shared_bytes = shared_bytes(slice_in_shared) as u32;
+        let wave = wave(shared_bytes, variant.blocks_per_sm, limits) / u64::from(variant.cluster);
+        let clusters = wave.max(1).min(problem.batch().into()) as u32;
+        let scratch_bytes = variant.scratch_bytes(clusters);
+        let two_copies = !slice_in_shared && problem.features().raw.any();
+        // `Problem` has checked the product; rows are multiples of 16 bytes.
+        let values = u64::from(problem.batch()) * values_stride(problem.vocab());
+        let values_bytes = values * size_of::<f32>() as u64;
+        let scratch = if two_copies { 2 * values_bytes } else { values_bytes };
+        Self {
+            entry: variant.entry,
+            threads: THREADS,
+            grid: clusters * variant.cluster,
+            shared_bytes,
+            slice_in_shared,
+            raw_values: two_copies.then_some(values_bytes),
+            scratch: (scratch_bytes > 0).then_some(scratch),
+            kept_bytes: scratch + scratch_bytes,
+        }
+    }
+}
+
+impl fmt::Display for Finish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "then             {}", self.entry)?;
+        writeln!(f, "  threads        {}", self.threads)?;
+        writeln!(f, "  grid           {}", self.grid)?;
+        writeln!(f, "  shared bytes   {}", self.shared_bytes)
+    }
+}

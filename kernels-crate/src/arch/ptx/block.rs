@@ -1,0 +1,138 @@
+//! What the threads of a block find out together. Sources: PTX ISA 8.0, sections named at
+//! each function.
+
+use core::arch::asm;
+
+use super::{block_barrier, opaque, shared_address, shuffle_from, thread_idx};
+
+/// Lanes of a warp.
+const LANES: u32 = 32;
+
+/// Combines what the block's `THREADS` threads give, in any order; all get the result.
+///
+/// # Safety
+/// All threads; `slots` has room for an element a warp, and is the block's.
+#[inline(always)]
+pub unsafe fn block_reduce<const N: usize, const THREADS: usize>(
+    slots: *mut [u64; N],
+    mut give: impl FnMut(u32) -> [u64; N],
+    combine: impl Fn([u64; N], [u64; N]) -> [u64; N],
+) -> [u64; N] {
+    let thread = own_thread();
+    let (warp, lane) = (thread / LANES, thread % LANES);
+    let mut mine = give(thread);
+    let mut distance = opaque(LANES / 2);
+    while distance != 0 {
+        mine = combine(mine, mine.map(|word| shuffle_u64(word, lane ^ distance)));
+        distance /= 2;
+    }
+    // SAFETY: the caller's promise; barriers part the writes from the reads.
+    unsafe {
+        if lane == 0 {
+            slots.add(warp as usize).write(mine);
+        }
+        block_barrier();
+        let mut all = slots.read();
+        let (mut warp, warps) = (1, opaque(THREADS as u32 / LANES));
+        while warp < warps {
+            all = combine(all, slots.add(warp as usize).read());
+            warp += 1;
+        }
+        block_barrier();
+        all
+    }
+}
+
+/// Hands each of the block's `THREADS` threads the sum of what those before it give, and
+/// what it gave itself; then waits for all of them.
+///
+/// # Safety
+/// As [`block_reduce`].
+#[inline(always)]
+pub unsafe fn block_scan<const THREADS: usize>(
+    slots: *mut u64,
+    mut give: impl FnMut(u32) -> u64,
+    mut take: impl FnMut(u32, u64, u64),
+) {
+    let thread = own_thread();
+    let (warp, lane) = (thread / LANES, thread % LANES);
+    let own = give(thread);
+    let mut sum = own;
+    let (mut distance, lanes) = (1, opaque(LANES));
+    while distance < lanes {
+        let before = shuffle_u64(sum, lane.wrapping_sub(distance) % LANES);
+        sum += if lane >= distance { before } else { 0 };
+        distance *= 2;
+    }
+    // SAFETY: the caller's promise; barriers part the writes from the reads.
+    unsafe {
+        if lane == LANES - 1 {
+            slots.add(warp as usize).write(sum);
+        }
+        block_barrier();
+        let mut before = sum - own;
+        let (mut earlier, warps) = (0, opaque(THREADS as u32 / LANES));
+        while earlier < warps {
+            let theirs = slots.add(earlier as usize).read();
+            before += if earlier < warp { theirs } else { 0 };
+            earlier += 1;
+        }
+        take(thread, before, own);
+    }
+    block_barrier();
+}
+
+/// Index of the thread; opaque, or what follows from it in each leg of a long kernel would
+/// be computed ahead and cost registers until then.
+#[inline(always)]
+fn own_thread() -> u32 {
+    opaque(thread_idx())
+}
+
+/// The value of lane `lane`, in two halves.
+#[inline(always)]
+fn shuffle_u64(value: u64, lane: u32) -> u64 {
+    let low = shuffle_from(value as u32, lane);
+    let high = shuffle_from((value >> 32) as u32, lane);
+    (high as u64) << 32 | low as u64
+}
+
+/// Adds to a value in shared memory; returns what was there ("atom").
+///
+/// # Safety
+/// `at` is a valid shared pointer.
+#[inline(always)]
+pub unsafe fn block_add_u32(at: *mut u32, value: u32) -> u32 {
+    let before;
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("atom.relaxed.cta.shared.add.u32 {}, [{}], {};", out(reg32) before,
+             in(reg32) shared_address(at.cast()), in(reg32) value, options(nostack));
+    }
+    before
+}
+
+/// Adds to a value in shared memory, by halves: the one that carries knows by what was there
+/// ("atom", "red").
+///
+/// # Safety
+/// `at` is a valid shared pointer; nobody reads the value before the next barrier.
+#[inline(always)]
+pub unsafe fn block_add_u64(at: *mut u64, value: u64) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!(
+            "{{",
+            ".reg .u32 low, high, before, after;",
+            "mov.b64 {{low, high}}, {value};",
+            "atom.relaxed.cta.shared.add.u32 before, [{at}], low;",
+            "add.cc.u32 after, before, low;",
+            "addc.u32 high, high, 0;",
+            "red.relaxed.cta.shared.add.u32 [{at} + 4], high;",
+            "}}",
+            at = in(reg32) shared_address(at.cast()),
+            value = in(reg64) value,
+            options(nostack)
+        );
+    }
+}

@@ -1,0 +1,155 @@
+//! *Computes*, from the logits that a sampling kernel left in memory, the tokens of *kept*
+//! rows: those with rules, penalties or filters, and all rows of a call with reports or a
+//! transform. Of other rows the sampling kernel's answer stands.
+//!
+//! *Operands*: [`KeptParams`], naturally aligned. The outputs and, where slices are not in
+//! shared memory, the logits of kept rows are written; outputs alias nothing.
+//!
+//! *Mapping*: the blocks of a cluster work on one row at a time, the cluster's index first,
+//! then as many rows further as there are clusters. Each block has a slice of the row, of
+//! whole vocabulary tiles; its threads take the slice's tokens in turn.
+//!
+//! *Shared memory*: [`Shared`], then the slice, if it is to be there.
+//!
+//! *Roles and barriers*: legs, a barrier after each. What the blocks of a cluster find out
+//! together goes through [`Exchange`]s in global memory, of which there are two in turn: who
+//! writes one again has passed the barrier of the other, so everybody has read it.
+//!
+//! *Numerics*: as on the CPU, by the same functions: values in [`crate::transform`], masses
+//! in [`crate::scale`], what is kept in [`crate::filters`], scores in [`crate::score`]. Sums
+//! of many tokens are integers, and keys have an order: how they are found does not show.
+//!
+//! *Preconditions*: the sampling kernel's; it has ended, and has stored the logits of all
+//! rows; lists are in ascending order of distinct ids (`host-crate/src/token_rules.rs`).
+//!
+//! *Measured*: `docs/findings/`.
+
+mod crew;
+mod draw;
+mod edit;
+mod measure;
+mod report;
+mod view;
+
+use crew::Crew;
+pub use crew::{Exchange, Shared};
+use measure::KeptRow;
+use view::View;
+
+use crate::abi::kept::{KeptParams, RowFeatures, THREADS};
+use crate::arch;
+use crate::candidate::Key;
+use crate::filters::Filters;
+use crate::transform::{LogitTransform, Penalties};
+
+const THREADS_LEN: usize = THREADS as usize;
+
+/// Runs block `block` of `blocks`, which are whole clusters of `CLUSTER`.
+///
+/// # Safety
+/// The module's preconditions; `shared` belongs to this block alone, and `slice` too, which
+/// has `kept::slice_len` elements if `params.slice_in_shared`.
+#[inline(always)]
+pub unsafe fn sample_kept<const CLUSTER: u32>(
+    params: &KeptParams,
+    shared: *mut Shared,
+    slice: *mut f32,
+    block: u32,
+    blocks: u32,
+) {
+    let rank = if CLUSTER == 1 { 0 } else { arch::cluster_rank() };
+    let mut row = block / CLUSTER;
+    // SAFETY: the caller's promise; `row < B`, and every access is masked by the slice.
+    unsafe {
+        let mut crew = Crew::<CLUSTER>::new(shared, params.scratch, block / CLUSTER, rank);
+        while row < params.sample.batch {
+            if is_kept(params, row) {
+                finish_row(params, &mut crew, slice, row);
+            }
+            row += blocks / CLUSTER;
+        }
+    }
+}
+
+/// What a row asks for.
+#[inline(always)]
+unsafe fn features(params: &KeptParams, row: u32) -> RowFeatures {
+    if params.features.is_null() {
+        return RowFeatures::NONE;
+    }
+    // SAFETY: `row < B`.
+    unsafe { params.features.add(row as usize).read() }
+}
+
+/// Whether a row is finished here. The same in all threads of a cluster.
+#[inline(always)]
+unsafe fn is_kept(params: &KeptParams, row: u32) -> bool {
+    // SAFETY: `row < B`.
+    let (features, temperature) =
+        unsafe { (features(params, row), params.sample.temperatures.add(row as usize).read()) };
+    let penalized = features.n_seen > 0 && penalties(&features) != Penalties::NONE;
+    params.raw.any()
+        | params.processed.any()
+        | (transform(params) != LogitTransform::NONE)
+        | penalized
+        | (features.n_logit_bias > 0)
+        | (features.n_banned > 0)
+        | !features.bitmask.is_null()
+        | !features.allow_list.is_null()
+        | Filters::new(&features, temperature).any()
+}
+
+#[inline(always)]
+fn penalties(features: &RowFeatures) -> Penalties {
+    let RowFeatures { repetition, frequency, presence, .. } = *features;
+    Penalties { repetition, frequency, presence }
+}
+
+#[inline(always)]
+fn transform(params: &KeptParams) -> LogitTransform {
+    LogitTransform {
+        softcap: if params.softcap > 0.0 { Some(params.softcap) } else { None },
+        scale: params.scale,
+        scale_first: params.scale_first != 0,
+    }
+}
+
+/// Finishes a row: first its own distribution, and its tokens; then the model's.
+#[inline(always)]
+unsafe fn finish_row<const CLUSTER: u32>(
+    params: &KeptParams,
+    crew: &mut Crew<CLUSTER>,
+    shared_slice: *mut f32,
+    row: u32,
+) {
+    let mut view = View::edited(params, shared_slice, row);
+    // SAFETY: the caller's promise.
+    unsafe {
+        loop {
+            let edited = edit::load(crew, view);
+            let mut of_row = KeptRow::new(crew, view, edited);
+            let mut temperature = view.temperature();
+            if !view.is_raw() {
+                let mut last = Key::NONE;
+                // Where the highest is infinite, it wins whatever the filters keep.
+                if Filters::new(&features(params, view.row()), temperature).any()
+                    && edited.highest.is_finite()
+                {
+                    let features = &*params.features.add(view.row() as usize);
+                    last = Filters::new(features, temperature).last_of(&mut of_row);
+                }
+                draw::draw(of_row.crew, view, last, edited.status);
+            }
+            if view.is_raw() || temperature == 0.0 {
+                temperature = 1.0;
+            }
+            if view.report().any() {
+                report::report(&mut of_row, temperature);
+            }
+            if view.is_raw() || !params.raw.any() {
+                break;
+            }
+            view = view.raw();
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! A row as its filters and reports measure it: the ladder of `host-crate/src/cpu/ladder.rs`,
+//! climbed by all threads of a cluster.
+
+use super::crew::{Crew, LIST, key};
+use super::edit::Edited;
+use super::view::View;
+use crate::candidate::Key;
+use crate::deviation::{Sums, Units};
+use crate::filters::{Cut, Row, keeps};
+use crate::scale::{RUNGS, Scale};
+
+/// The row, its values as they are.
+pub(super) struct KeptRow<'a, const CLUSTER: u32> {
+    pub(super) crew: &'a mut Crew<CLUSTER>,
+    pub(super) view: View<'a>,
+    pub(super) edited: Edited,
+    /// Whether the tokens are on their rungs, at the scale's temperature.
+    filled: bool,
+    pub(super) scale: Scale,
+    /// Sum of the masses.
+    pub(super) total: u64,
+}
+
+/// What the likeliest tokens are to reach.
+#[derive(Clone, Copy)]
+enum Goal {
+    Count(u32),
+    Mass(u64),
+}
+
+/// How tokens are told apart.
+#[derive(Clone, Copy)]
+struct Split {
+    /// By their rung, or by their key.
+    by_key: bool,
+    /// The greatest and least key of all pieces.
+    greatest: Key,
+    least: Key,
+    /// A piece has `2^shift` keys.
+    shift: u32,
+}
+
+impl Split {
+    const RUNGS: Self = Self { by_key: false, greatest: Key::NONE, least: Key::NONE, shift: 0 };
+
+    /// Keys from `greatest` down to `least`, in as many pieces as there are rungs or fewer.
+    #[inline(always)]
+    fn keys(greatest: Key, least: Key) -> Self {
+        let bits = u64::BITS - (greatest.bits() - least.bits()).leading_zeros();
+        Self { by_key: true, greatest, least, shift: bits.saturating_sub(RUNGS.ilog2()) }
+    }
+
+    /// The rung or piece of a token, or one that there is not.
+    #[inline(always)]
+    fn place(self, scale: Scale, index: u32, y: f32) -> u32 {
+        if y == f32::NEG_INFINITY {
+            return RUNGS;
+        }
+        if !self.by_key {
+            return scale.rung(scale.gap(y));
+        }
+        let key = key(index, y);
+        if key > self.greatest || key < self.least {
+            return RUNGS;
+        }
+        ((self.greatest.bits() - key.bits()) >> self.shift) as u32
+    }
+}
+
+impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
+    #[inline(always)]
+    pub(super) fn new(crew: &'a mut Crew<CLUSTER>, view: View<'a>, edited: Edited) -> Self {
+        let scale = Scale::new(0.0, 0.0, 1.0, view.vocab());
+        Self { crew, view, edited, filled: false, scale, total: 0 }
+    }
+
+    /// The sum of gaps times weights of tokens with keys from `last` on.
+    #[inline(always)]
+    pub(super) fn moment(&mut self, last: Key) -> u64 {
+        let (scale, keeps) = (self.scale, keeps(last));
+        let of = |index, y| [if keeps(index, y) { scale.moment(scale.gap(y)) } else { 0 }];
+        // SAFETY: the values are there.
+        let [moment] = unsafe { self.crew.sum(self.view, of) };
+        moment
+    }
+
+    /// The likeliest tokens up to the one with which the goal is reached; all if it is not.
+    #[inline(always)]
+    fn reach(&mut self, goal: Goal) -> Cut {
+        let (scale, view) = (self.scale, self.view);
+        let (by_mass, mut left) = match goal {
+            Goal::Count(n) => (false, n as u64),
+            Goal::Mass(mass) => (true, mass),
+        };
+        // SAFETY: the values are there, and the ladder was filled.
+        unsafe {
+            let shared = self.crew.shared;
+            let mut histogram = &raw mut (*shared).ladder;
+            let (mut split, mut mass_above) = (Split::RUNGS, 0);
+            loop {
+                let masses = (&raw const (*histogram).masses).cast::<u64>();
+                let counts = (&raw const (*histogram).counts).cast::<u32>();
+                let place;
+                (place, left) = self.find_place(masses, counts, by_mass, left);
+                if place == RUNGS {
+                    return Cut { last: Key::NONE, mass: self.total };
+                }
+                let mass_of = |thread: u32| {
+                    [if thread < place { masses.add(thread as usize).read() } else { 0 }]
+                };
+                let [mass] = self.crew.reduce_block(mass_of, |[a], [b]| [a + b]);
+                mass_above += mass;
+                let n = counts.add(place as usize).read();
+                let is_there = move |index, y| split.place(scale, index, y) == place;
+                if n <= LIST as u32 {
+                    self.crew.gather(view, is_there);
+                    let (last, mass) = self.find_key(n, by_mass, left);
+                    return Cut { last, mass: mass_above + mass };
+                }
+                let (greatest, least) = self.ends(is_there);
+                split = Split::keys(greatest, least);
+                histogram = &raw mut (*shared).pieces;
+                let bucket =
+                    move |index, y| (split.place(scale, index, y), scale.mass(scale.gap(y)));
+                self.crew.fill(histogram, view, bucket);
+            }
+        }
+    }
+
+    /// The rung or piece on which the running sum reaches `goal`, and what is left of it there.
+    #[inline(always)]
+    unsafe fn find_place(
+        &self,
+        masses: *const u64,
+        counts: *const u32,
+        by_mass: bool,
+        goal: u64,
+    ) -> (u32, u64) {
+        // SAFETY: a thread has a rung; legs part what is written from what is read.
+        unsafe {
+            let found = &raw mut (*self.crew.shared).place;
+            self.crew.leg(|thread| {
+                if thread == 0 {
+                    found.write((RUNGS, 0));
+                }
+            });
+            let give = |thread: u32| {
+                if by_mass {
+                    masses.add(thread as usize).read()
+                } else {
+                    counts.add(thread as usize).read() as u64
+                }
+            };
+            self.crew.scan(give, |thread, before, own| {
+                if before < goal && goal <= before + own {
+                    found.write((thread, goal - before));
+                }
+            });
+            found.read()
+        }
+    }
+
+    /// Of the `n` gathered keys the one with which the running sum reaches `goal`, and the
+    /// mass down to it.
+    #[inline(always)]
+    unsafe fn find_key(&self, n: u32, by_mass: bool, goal: u64) -> (Key, u64) {
+        let scale = self.scale;
+        // SAFETY: `n` keys were gathered, at most as many as there are threads; legs part what
+        // is written from what is read.
+        unsafe {
+            let shared = self.crew.shared;
+            let keys = (&raw const (*shared).keys).cast::<Key>();
+            let masses = (&raw mut (*shared).masses).cast::<u64>();
+            self.crew.leg(|thread| {
+                if thread < n {
+                    let y = keys.add(thread as usize).read().score();
+                    masses.add(thread as usize).write(scale.mass(scale.gap(y)));
+                }
+            });
+            self.crew.leg(|thread| {
+                if thread >= n {
+                    return;
+                }
+                let key = keys.add(thread as usize).read();
+                let own = if by_mass { masses.add(thread as usize).read() } else { 1 };
+                let (mut count, mut mass, mut i) = (0, 0, 0);
+                while i < n {
+                    let is_kept = keys.add(i as usize).read() >= key;
+                    count += is_kept as u64;
+                    mass += if is_kept { masses.add(i as usize).read() } else { 0 };
+                    i += 1;
+                }
+                let reached = if by_mass { mass } else { count };
+                if reached >= goal && reached - own < goal {
+                    (&raw mut (*shared).cut).write((key, mass));
+                }
+            });
+            (&raw const (*shared).cut).read()
+        }
+    }
+
+    /// The greatest and the least key of the tokens that are `wanted`.
+    #[inline(always)]
+    unsafe fn ends(&mut self, wanted: impl Fn(u32, f32) -> bool) -> (Key, Key) {
+        let slice = self.view.slice(self.crew);
+        let greater =
+            |a: [u64; 2], b: [u64; 2]| [core::cmp::max(a[0], b[0]), core::cmp::max(a[1], b[1])];
+        // SAFETY: the values are there.
+        let [greatest, least] = unsafe {
+            let give = |thread| {
+                let mut ends = [0; 2];
+                slice.for_each(thread, |index, y| {
+                    if wanted(index, y) {
+                        let bits = key(index, y).bits();
+                        ends = greater(ends, [bits, !bits]);
+                    }
+                });
+                ends
+            };
+            self.crew.reduce(give, greater)
+        };
+        (Key::from_bits(greatest), Key::from_bits(!least))
+    }
+}
+
+impl<const CLUSTER: u32> Row for KeptRow<'_, CLUSTER> {
+    #[inline(always)]
+    fn highest(&self) -> f32 {
+        self.edited.highest
+    }
+
+    #[inline(always)]
+    fn deviation(&mut self) -> f32 {
+        let units = Units::new(self.edited.highest, self.edited.lowest);
+        let of = |_, y| {
+            let Sums { n, units, squares } = units.of(y);
+            [n, units, squares[0], squares[1]]
+        };
+        // SAFETY: the values are there.
+        let [n, sum, low, high] = unsafe { self.crew.sum(self.view, of) };
+        units.deviation(Sums { n, units: sum, squares: [low, high] })
+    }
+
+    #[inline(always)]
+    fn measure(&mut self, temperature: f32) -> Cut {
+        if !self.filled || self.scale.temperature() != temperature {
+            self.filled = true;
+            let Edited { highest, lowest, .. } = self.edited;
+            let scale = Scale::new(highest, lowest, temperature, self.view.vocab());
+            self.scale = scale;
+            // SAFETY: the values are there.
+            unsafe {
+                let ladder = &raw mut (*self.crew.shared).ladder;
+                let bucket =
+                    |index, y| (Split::RUNGS.place(scale, index, y), scale.mass(scale.gap(y)));
+                self.crew.fill(ladder, self.view, bucket);
+                let masses = (&raw const (*ladder).masses).cast::<u64>();
+                let give = |thread: u32| [masses.add(thread as usize).read()];
+                [self.total] = self.crew.reduce_block(give, |[a], [b]| [a + b]);
+            }
+        }
+        Cut { last: Key::NONE, mass: self.total }
+    }
+
+    #[inline(always)]
+    fn likeliest(&mut self, n: u32) -> Cut {
+        self.reach(Goal::Count(n))
+    }
+
+    #[inline(always)]
+    fn reaching(&mut self, mass: u64) -> Cut {
+        self.reach(Goal::Mass(mass))
+    }
+
+    #[inline(always)]
+    fn down_to(&mut self, kept: Cut, last: Key) -> Cut {
+        if last <= kept.last {
+            return kept;
+        }
+        let (scale, keeps) = (self.scale, keeps(last));
+        let of = |index, y| [if keeps(index, y) { scale.mass(scale.gap(y)) } else { 0 }];
+        // SAFETY: the values are there.
+        let [mass] = unsafe { self.crew.sum(self.view, of) };
+        Cut { last, mass }
+    }
+
+    #[inline(always)]
+    fn mean_gap(&mut self, kept: Cut) -> f32 {
+        self.scale.mean_gap(self.moment(kept.last), kept.mass)
+    }
+
+    #[inline(always)]
+    fn weight(&self, kept: Cut) -> f32 {
+        self.scale.weight(kept.mass)
+    }
+}

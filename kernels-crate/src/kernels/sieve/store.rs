@@ -1,0 +1,63 @@
+//! Store: a tile's logits, for the kernel that finishes kept rows.
+
+use super::{Sieve, Sums};
+use crate::abi::kept::values_stride;
+use crate::arch;
+use crate::dims::offset;
+use crate::kernels::schedule::Tile;
+use crate::philox::{PAIR, PAIR_BIT};
+
+impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
+    /// Leaves the logits in memory, if the call wants that. Eight lanes write a sector of
+    /// 32 bytes.
+    ///
+    /// # Safety
+    /// All threads of the four warps; `sums` are values, and `tile` is one of the call's.
+    #[inline(always)]
+    pub(in crate::kernels) unsafe fn store(
+        &self,
+        sums: &Sums<M_TILES, N_TILES>,
+        tile: Tile,
+        first_row: u32,
+    ) {
+        if self.params.values.is_null() {
+            return;
+        }
+        // Opaque: what follows would be computed once for all tiles, and cost registers.
+        let vocab = arch::opaque(self.params.vocab);
+        let stride = values_stride(vocab) as usize;
+        let mut m = 0;
+        while m < M_TILES {
+            let mut member = 0;
+            while member < PAIR {
+                let sieve = self.afresh();
+                let line = sieve.line(m) + member as u32 * PAIR_BIT;
+                let vocab_row = tile.vocab_row + line as i64;
+                // Rows of the batch that have a place for this token.
+                let present = vocab_row >= 0 && vocab_row < vocab as i64;
+                let end = if present { self.params.batch } else { 0 };
+                let mut row = first_row + sieve.first_column;
+                let at = offset(row, stride as u64, 0).wrapping_add_signed(vocab_row);
+                let mut to = self.params.values.wrapping_add(at as usize);
+                let mut fragment = 0;
+                while fragment < N_TILES {
+                    let mut column = 0;
+                    while column < 2 {
+                        if row < end {
+                            // SAFETY: inside `[B, V]`.
+                            unsafe { to.write(sums[m][fragment][member * 2 + column]) }
+                        }
+                        let rows = if column == 0 { 1 } else { 7 };
+                        row += rows;
+                        // One after the other, for the same reason.
+                        to = arch::advance(to, rows as usize * stride);
+                        column += 1;
+                    }
+                    fragment += 1;
+                }
+                member += 1;
+            }
+            m += 1;
+        }
+    }
+}
