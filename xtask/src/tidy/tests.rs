@@ -1,3 +1,5 @@
+use flash_sampling_kernels::abi::VARIANTS;
+
 use super::*;
 
 const ENTRY: &str =
@@ -30,6 +32,7 @@ fn sound() -> Tree {
         ("host-crate/src/problem.rs", PURE),
         ("host-crate/src/params.rs", PURE),
         ("host-crate/src/params/engines.rs", PURE),
+        ("host-crate/src/features.rs", PURE),
         ("host-crate/src/plain.rs", PURE),
         ("host-crate/src/report.rs", PURE),
         ("host-crate/src/token_rules.rs", PURE),
