@@ -202,7 +202,8 @@ fn a_call_with_everything_allocates_nothing_in_the_steady_state() {
     let rules =
         [TokenRules { seen: &seen, bitmask: Some(&[u32::MAX; 3]), ..TokenRules::default() }; 3];
     let inputs = inputs().with_token_rules(&rules);
-    for variant in [CpuVariant::Portable, CpuVariant::Avx2, CpuVariant::Avx512] {
+    let reference = CpuVariant::Reference;
+    for variant in [reference, CpuVariant::Portable, CpuVariant::Avx2, CpuVariant::Avx512] {
         let options = CpuOptions { threads: Some(1), variant: Some(variant) };
         let Ok(mut sampler) = Sampler::cpu_with(options) else { continue };
         let mut output = Output::default();

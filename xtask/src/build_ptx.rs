@@ -158,6 +158,11 @@ pub(crate) struct Built {
     pub(crate) text: String,
 }
 
+/// The entries of all architectures.
+pub(crate) fn entries() -> BTreeSet<&'static str> {
+    ARCHES.iter().flat_map(Arch::entries).collect()
+}
+
 /// The device compiler that the `llvm` codegen would take, in words.
 pub(crate) fn device_compiler() -> anyhow::Result<String> {
     Ok(llvm::Compiler::find(&Request::default())?.to_string())

@@ -8,10 +8,8 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, ensure};
-use flash_sampling_kernels::abi::kept::KEPT_VARIANTS;
-use flash_sampling_kernels::abi::{NOISE_DIGEST_ENTRY, NOISE_ENTRY, VARIANTS};
 
-use crate::workspace;
+use crate::{build_ptx, workspace};
 
 mod code;
 
@@ -258,10 +256,8 @@ fn target_cfgs_are_in_arch(tree: &Tree) -> Vec<String> {
 
 /// Invariant 4.
 fn host_has_no_entry_names(tree: &Tree) -> Vec<String> {
-    let sampling = VARIANTS.iter().map(|variant| variant.entry);
-    let kept = KEPT_VARIANTS.iter().map(|variant| variant.entry);
-    let entries = sampling.chain(kept).chain([NOISE_ENTRY, NOISE_DIGEST_ENTRY]);
-    let quoted: Vec<String> = entries.map(|entry| format!("{entry:?}")).collect();
+    let quoted = build_ptx::entries().into_iter().map(|entry| format!("{entry:?}"));
+    let quoted: Vec<String> = quoted.collect();
     let mut violations = Vec::new();
     for (name, text) in tree.rust("host-crate/") {
         for entry in &quoted {

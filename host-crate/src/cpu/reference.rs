@@ -9,11 +9,12 @@ use flash_sampling_kernels::abi::kept::{
 };
 use flash_sampling_kernels::dims::ceil_div;
 use flash_sampling_kernels::kernels::{sample_kept, sample_simt};
+use flash_sampling_kernels::transform::LogitTransform;
 
 use super::Run;
 use crate::error::Error;
 use crate::features::row_features;
-use crate::output::{Output, resize};
+use crate::output::{Output, reserve, resize};
 use crate::report::Report;
 use crate::token_rules::TokenRules;
 use crate::workspace::workspace_bytes;
@@ -48,6 +49,8 @@ impl Scratch {
     pub(super) fn run(&mut self, run: &Run<'_>, output: &mut Output) -> Result<(), Error> {
         self.fill(run)?;
         let Run { problem, inputs, .. } = run;
+        let keeps_rows = self.keeps_rows(run);
+        self.resize_values(run, keeps_rows)?;
         let transform = inputs.transform;
         let params = KeptParams {
             sample: SampleParams {
@@ -61,7 +64,7 @@ impl Scratch {
                 scores: output.scores.as_mut_ptr(),
                 margins: output.margins.as_mut_ptr(),
                 workspace: self.workspace.as_mut_ptr().cast(),
-                values: self.values.as_mut_ptr(),
+                values: if keeps_rows { self.values.as_mut_ptr() } else { null_mut() },
                 ..problem.sample_params()
             },
             features: self.features.as_ptr(),
@@ -90,7 +93,9 @@ impl Scratch {
                 1,
             );
             let (kept_shared, slice) = (kept_shared.as_mut_ptr(), self.slice.as_mut_ptr());
-            sample_kept::sample_kept::<1>(&params, kept_shared, slice, 0, 1);
+            if keeps_rows {
+                sample_kept::sample_kept::<1>(&params, kept_shared, slice, 0, 1);
+            }
         }
         Ok(())
     }
@@ -105,23 +110,37 @@ impl Scratch {
             self.seeds[row] = params.key.seed;
             self.positions[row] = params.key.position;
         }
-        let vocab = run.problem.vocab();
-        let values = batch * values_stride(vocab);
-        resize(&mut self.values, values, 0.0)?;
-        resize(&mut self.raw_values, if run.raw.any() { values } else { 0 }, 0.0)?;
-        resize(&mut self.slice, slice_len(vocab, 1), 0.0)?;
-        self.fill_features(run);
+        self.fill_features(run)?;
         let lines = ceil_div(workspace_bytes(run.problem), size_of::<Line>() as u64);
         resize(&mut self.workspace, lines, Line::default())
     }
 
-    fn fill_features(&mut self, run: &Run<'_>) {
-        self.biases.clear();
+    /// Whether any row of the call is kept.
+    fn keeps_rows(&self, run: &Run<'_>) -> bool {
+        let mut rows = self.features.iter().zip(run.rows);
+        run.raw.any()
+            || run.processed.any()
+            || run.inputs.transform != LogitTransform::NONE
+            || rows.any(|(features, row)| sample_kept::asks(features, row.temperature))
+    }
+
+    fn resize_values(&mut self, run: &Run<'_>, keeps_rows: bool) -> Result<(), Error> {
+        let (batch, vocab) = (run.problem.batch(), run.problem.vocab());
+        let values = u64::from(batch) * values_stride(vocab);
+        let if_so = |holds: bool, len: u64| if holds { len } else { 0 };
+        resize(&mut self.values, if_so(keeps_rows, values), 0.0)?;
+        resize(&mut self.raw_values, if_so(run.raw.any(), values), 0.0)?;
+        resize(&mut self.slice, if_so(keeps_rows, slice_len(vocab, 1)), 0.0)
+    }
+
+    fn fill_features(&mut self, run: &Run<'_>) -> Result<(), Error> {
         let rules = run.inputs.token_rules.iter();
-        self.biases.extend(rules.flat_map(|rules| {
-            rules.logit_bias.iter().map(|&(token, bias)| TokenBias { token, bias })
-        }));
+        let biases = rules.flat_map(|rules| rules.logit_bias);
+        self.biases.clear();
+        reserve(&mut self.biases, biases.clone().count() as u64)?;
+        self.biases.extend(biases.map(|&(token, bias)| TokenBias { token, bias }));
         self.features.clear();
+        reserve(&mut self.features, run.rows.len() as u64)?;
         let mut biases = &self.biases[..];
         for (row, params) in run.rows.iter().enumerate() {
             let rules = run.inputs.token_rules.get(row).copied().unwrap_or_default();
@@ -141,6 +160,7 @@ impl Scratch {
                 ..row_features(params)
             });
         }
+        Ok(())
     }
 }
 

@@ -87,16 +87,19 @@ unsafe fn is_kept(params: &KeptParams, row: u32) -> bool {
     // SAFETY: `row < B`.
     let (features, temperature) =
         unsafe { (features(params, row), params.sample.temperatures.add(row as usize).read()) };
-    let penalized = features.n_seen > 0 && penalties(&features) != Penalties::NONE;
-    params.raw.any()
-        | params.processed.any()
-        | (transform(params) != LogitTransform::NONE)
-        | penalized
+    let is_plain = transform(params) == LogitTransform::NONE;
+    params.raw.any() | params.processed.any() | !is_plain | asks(&features, temperature)
+}
+
+/// Whether a row asks for anything that makes it a kept one.
+#[inline(always)]
+pub fn asks(features: &RowFeatures, temperature: f32) -> bool {
+    (features.n_seen > 0 && penalties(features) != Penalties::NONE)
         | (features.n_logit_bias > 0)
         | (features.n_banned > 0)
         | !features.bitmask.is_null()
         | !features.allow_list.is_null()
-        | Filters::new(&features, temperature).any()
+        | Filters::new(features, temperature).any()
 }
 
 #[inline(always)]

@@ -1,3 +1,5 @@
+use flash_sampling_kernels::abi::VARIANTS;
+
 use super::*;
 
 const ENTRY: &str =
