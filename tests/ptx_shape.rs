@@ -317,15 +317,15 @@ fn sm90_products_are_whole_slabs() {
 /// the hint warps: one after the rows, and where tiles are shared a reduction over the
 /// levels. Of a consumer warpgroup: one after the first levels, one after they are shared,
 /// one to hand over and its reduction, one between writing and clearing, where tiles
-/// alternate a reduction over the levels, and in tiles of many rows one over the rows for
-/// which no other tile is better.
+/// alternate a reduction over the levels, and where they are shared one over the rows for which
+/// no other tile is better.
 #[test]
 fn sm90_synchronization_is_where_the_source_has_it() {
     for_each_variant(Kernel::SampleSm90, |variant, entry, at| {
         let clustered = usize::from(variant.cluster > 1);
         assert_eq!(entry.count("bar.sync"), 6 - clustered, "{at}: bar.sync");
-        let many_rows = usize::from(variant.tile_b >= 96);
-        assert_eq!(entry.count("bar.red"), 2 + many_rows, "{at}: bar.red");
+        let shared = usize::from(sm90::m_tiles(variant.tile_b) == 1);
+        assert_eq!(entry.count("bar.red"), 2 + shared, "{at}: bar.red");
         // An arrival and a wait each.
         assert_eq!(entry.count("barrier.cluster"), 2 * 2 * clustered, "{at}: barrier.cluster");
         assert_queue(entry, at);
@@ -373,15 +373,16 @@ fn kept_synchronization_is_where_the_source_has_it() {
     let block_words = 2 + 2 + 2 * REACHES;
     let fills = 2 + REACHES;
     let gathers = 1 + REACHES;
-    // Logits, three lists, a draw's outputs; of a report the draws, the row and the best; and
+    // Copies, logits, three lists, a draw's outputs; of a report the draws, the row and the best; and
     // around a scan one before, and two for the key.
-    let legs = 4 + 1 + 3 + 3 * REACHES;
+    let legs = 5 + 1 + 3 + 3 * REACHES;
     for_each_kept(|variant, entry, at| {
         let clustered = usize::from(variant.cluster > 1);
-        // In two halves.
-        assert_eq!(entry.count("shfl.sync"), 2 * (words + block_words), "{at}: shfl");
+        // In two halves; those of a cluster once more.
+        let shuffled = (1 + clustered) * words + block_words;
+        assert_eq!(entry.count("shfl.sync"), 2 * shuffled, "{at}: shfl");
         let alone = legs + 2 * (reduces + block_reduces + fills + gathers);
-        let together = reduces + 2 * (fills + gathers);
+        let together = reduces + 2 * fills + 3 * gathers;
         assert_eq!(entry.count("bar.sync"), alone + clustered * together, "{at}: bar.sync");
         // And one before a report reads the tokens.
         let meetings = clustered * (reduces + fills + gathers + 1);

@@ -32,8 +32,11 @@ pub struct Finish {
     pub kept_bytes: u64,
 }
 
+/// Waves of clusters that there are at most: each has scratch.
+const WAVES: u64 = 4;
+
 impl Finish {
-    /// A cluster of blocks a row, or one wave of them if there are more rows.
+    /// A cluster of blocks a row, or some waves of them if there are more rows.
     pub(super) fn new(problem: &Problem, limits: &DeviceLimits) -> Self {
         let serves = |variant: &&KeptVariant| variant.runs_on(limits.compute_capability);
         // The last runs wherever a sampling kernel does.
@@ -43,7 +46,9 @@ impl Finish {
         let slice_in_shared = shared_bytes(true) <= limits.shared_bytes_per_block.into();
         let shared_bytes = shared_bytes(slice_in_shared) as u32;
         let wave = wave(shared_bytes, variant.blocks_per_sm, limits) / u64::from(variant.cluster);
-        let clusters = wave.max(1).min(problem.batch().into()) as u32;
+        // As a rule fewer clusters fit than a wave has, and the device sees to it which row
+        // comes next.
+        let clusters = (WAVES * wave.max(1)).min(problem.batch().into()) as u32;
         let scratch_bytes = variant.scratch_bytes(clusters);
         let two_copies = !slice_in_shared && problem.features().raw.any();
         // `Problem` has checked the product; rows are multiples of 16 bytes.

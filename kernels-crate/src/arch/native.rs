@@ -66,6 +66,32 @@ pub unsafe fn block_scan<const THREADS: usize>(
     }
 }
 
+/// Combines what `give` tells of each of `COUNT` things, in any order.
+///
+/// # Safety
+/// None here.
+#[inline(always)]
+pub unsafe fn warp_combine<const N: usize, const COUNT: u32>(
+    give: impl Fn(u32) -> [u64; N],
+    combine: impl Fn([u64; N], [u64; N]) -> [u64; N],
+) -> [u64; N] {
+    (1..COUNT).fold(give(0), |all, i| combine(all, give(i)))
+}
+
+/// Copies `BYTES`.
+///
+/// # Safety
+/// Both are valid for them.
+#[inline(always)]
+pub unsafe fn copy_to_block<const BYTES: u32>(target: *mut f32, source: *const f32) {
+    // SAFETY: the caller's promise.
+    unsafe { target.cast::<u8>().copy_from(source.cast(), BYTES as usize) }
+}
+
+/// Copies are done at once.
+#[inline(always)]
+pub fn copies_wait() {}
+
 /// Index of the block in its cluster: a block is one by itself.
 #[inline(always)]
 pub fn cluster_rank() -> u32 {

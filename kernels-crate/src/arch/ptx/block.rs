@@ -82,6 +82,49 @@ pub unsafe fn block_scan<const THREADS: usize>(
     block_barrier();
 }
 
+/// Combines what `give` tells of each of `COUNT` things, a power of two up to a warp's lanes,
+/// in any order: each lane asks for one of them.
+///
+/// # Safety
+/// Whole warps.
+#[inline(always)]
+pub unsafe fn warp_combine<const N: usize, const COUNT: u32>(
+    give: impl Fn(u32) -> [u64; N],
+    combine: impl Fn([u64; N], [u64; N]) -> [u64; N],
+) -> [u64; N] {
+    let lane = own_thread() % LANES;
+    let mut all = give(lane % COUNT);
+    let mut distance = opaque(COUNT / 2);
+    while distance != 0 {
+        all = combine(all, all.map(|word| shuffle_u64(word, lane ^ distance)));
+        distance /= 2;
+    }
+    all
+}
+
+/// Starts to copy an element to shared memory, or four at once, as `BYTES` says
+/// ("cp.async").
+///
+/// # Safety
+/// Both are valid for `BYTES`, 4 or 16, and aligned to them; nobody touches the target before
+/// [`copies_wait`] and a barrier.
+#[inline(always)]
+pub unsafe fn copy_to_block<const BYTES: u32>(target: *mut f32, source: *const f32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("cp.async.ca.shared.global [{}], [{}], {};",
+             in(reg32) shared_address(target.cast()), in(reg64) source, const BYTES,
+             options(nostack));
+    }
+}
+
+/// Waits for the thread's own copies ("cp.async.wait_all").
+#[inline(always)]
+pub fn copies_wait() {
+    // SAFETY: waits.
+    unsafe { asm!("cp.async.wait_all;", options(nostack)) }
+}
+
 /// Index of the thread; opaque, or what follows from it in each leg of a long kernel would
 /// be computed ahead and cost registers until then.
 #[inline(always)]

@@ -12,6 +12,8 @@ pub(super) const LIST: usize = 256;
 
 const RUNGS_LEN: usize = RUNGS as usize;
 
+const RANKS: usize = LARGEST_CLUSTER as usize;
+
 // A thread has a rung, and at most one key of the list.
 const _: () = assert!(RUNGS == THREADS && LIST <= RUNGS_LEN);
 
@@ -37,6 +39,8 @@ pub struct Shared {
     pub(super) keys: [Key; LIST],
     pub(super) masses: [u64; LIST],
     pub(super) n_keys: u32,
+    /// How many keys each block gathered.
+    ns: [u32; RANKS],
     /// What one thread found, for all: a rung or piece, [`RUNGS`] if none, and what is left of
     /// the goal there.
     pub(super) place: (u32, u64),
@@ -140,8 +144,7 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
                 }
             });
             arch::cluster_barrier();
-            let (mut rank, ranks) = (0, arch::opaque(CLUSTER));
-            while rank < ranks {
+            let of_rank = |rank| {
                 let theirs = (&raw const (*self.exchange(rank)).words).cast::<u64>();
                 let mut words = [0; N];
                 let mut i = 0;
@@ -149,9 +152,9 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
                     words[i] = arch::load_shared_u64(theirs.add(i));
                     i += 1;
                 }
-                all = if rank == 0 { words } else { combine(all, words) };
-                rank += 1;
-            }
+                words
+            };
+            all = arch::warp_combine::<N, CLUSTER>(of_rank, combine);
             self.turn ^= 1;
             all
         }
@@ -219,14 +222,21 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
             arch::cluster_barrier();
             self.leg(|thread| {
                 let at = thread as usize;
-                let (mut mass, mut count) = (0, 0);
+                let (mut of_masses, mut of_counts) = ([0; RANKS], [0; RANKS]);
                 let mut rank = 0;
                 while rank < CLUSTER {
                     let theirs = self.exchange(rank);
                     let words = (&raw const (*theirs).words).cast::<u64>();
-                    mass += arch::load_shared_u64(words.add(at));
+                    of_masses[rank as usize] = arch::load_shared_u64(words.add(at));
                     let tokens = (&raw const (*theirs).counts).cast::<u32>();
-                    count += arch::load_shared_u32(tokens.add(at));
+                    of_counts[rank as usize] = arch::load_shared_u32(tokens.add(at));
+                    rank += 1;
+                }
+                let (mut mass, mut count) = (0, 0);
+                let mut rank = 0;
+                while rank < RANKS {
+                    mass += of_masses[rank];
+                    count += of_counts[rank];
                     rank += 1;
                 }
                 masses.add(at).write(mass);
@@ -276,22 +286,33 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
                 }
             });
             arch::cluster_barrier();
-            let (mut before, mut rank, ranks) = (0, 0, arch::opaque(CLUSTER));
-            while rank < ranks {
-                let theirs = self.exchange(rank);
-                let words = (&raw const (*theirs).words).cast::<u64>();
-                let n = arch::load_shared_u32((&raw const (*theirs).counts).cast());
-                self.leg(|thread| {
-                    if thread < n {
-                        let word = arch::load_shared_u64(words.add(thread as usize));
-                        keys.add((before + thread) as usize).write(Key::from_bits(word));
+            let ns = (&raw mut (*self.shared).ns).cast::<u32>();
+            self.leg(|thread| {
+                if thread < CLUSTER {
+                    let theirs = (&raw const (*self.exchange(thread)).counts).cast();
+                    ns.add(thread as usize).write(arch::load_shared_u32(theirs));
+                }
+            });
+            self.leg(|thread| {
+                let (mut before, mut rank, ranks) = (0, 0, arch::opaque(CLUSTER));
+                while rank < ranks {
+                    let (at, n) = (thread.wrapping_sub(before), ns.add(rank as usize).read());
+                    if at < n {
+                        let words = (&raw const (*self.exchange(rank)).words).cast::<u64>();
+                        let word = arch::load_shared_u64(words.add(at as usize));
+                        keys.add(thread as usize).write(Key::from_bits(word));
                     }
-                });
-                before += n;
+                    before += n;
+                    rank += 1;
+                }
+            });
+            self.turn ^= 1;
+            let (mut all, mut rank, ranks) = (0, 0, arch::opaque(CLUSTER));
+            while rank < ranks {
+                all += ns.add(rank as usize).read();
                 rank += 1;
             }
-            self.turn ^= 1;
-            before
+            all
         }
     }
 

@@ -72,12 +72,12 @@ pub(super) unsafe fn draw<const CLUSTER: u32>(
 }
 
 impl Draw {
-    /// What tokens of the thread's groups are sure to reach: of each group the one with the
-    /// greatest noise.
+    /// What tokens of the thread's first group are sure to reach: the one with the greatest
+    /// noise.
     #[inline(always)]
     unsafe fn floors(&self, thread: u32) -> Leaders {
         let mut floors = Leaders::NONE;
-        self.each_group(thread, |token| {
+        self.each_group(thread, 1, |token, _| {
             let subkey = self.subkey.opaque();
             let (member, floor) = Hint::new(subkey.least(token / GROUP)).floor();
             let token = token + member;
@@ -94,15 +94,17 @@ impl Draw {
     #[inline(always)]
     unsafe fn leaders(&self, thread: u32, level: f32) -> Leaders {
         let mut leaders = Leaders::NONE;
-        self.each_group(thread, |token| {
+        let last_y = self.last.score();
+        self.each_group(thread, u32::MAX, |token, group| {
+            // SAFETY: the values are there.
+            let highest = unsafe { self.highest(token, group, thread) };
+            if highest == f32::NEG_INFINITY || highest < last_y {
+                return;
+            }
             let subkey = self.subkey.opaque();
             let bound = Hint::new(subkey.least(token / GROUP)).bound();
-            // SAFETY: the values are there.
-            let highest = unsafe { self.highest(token, thread) };
             let threshold = self.threshold(level, leaders);
-            if highest == f32::NEG_INFINITY
-                || stays_below(highest, self.temperature, bound, threshold)
-            {
+            if stays_below(highest, self.temperature, bound, threshold) {
                 return;
             }
             let end = token + arch::opaque(PAIR_BIT);
@@ -118,13 +120,15 @@ impl Draw {
         leaders
     }
 
-    /// Hands the thread the first token of each of its groups.
+    /// Hands the thread the first token of each of its groups, of the first `most`, and the
+    /// group's index in the slice's tiles.
     #[inline(always)]
-    fn each_group(&self, thread: u32, mut run: impl FnMut(u32)) {
-        let mut group = thread;
-        while group < self.slice.tiles * (TILE_V / GROUP) {
-            run(self.slice.tile_token.wrapping_add(group * GROUP));
+    fn each_group(&self, thread: u32, most: u32, mut run: impl FnMut(u32, u32)) {
+        let (mut group, mut left) = (thread, most);
+        while left != 0 && group < self.slice.tiles * (TILE_V / GROUP) {
+            run(self.slice.tile_token.wrapping_add(group * GROUP), group);
             group += THREADS;
+            left -= 1;
         }
     }
 
@@ -140,15 +144,19 @@ impl Draw {
         if own > level { own } else { level }
     }
 
-    /// The greatest value of a group's tokens. Threads begin at different ones, so that a
-    /// warp's reads are spread over the banks.
+    /// At least the greatest value of a group's tokens that are kept, and no more than the
+    /// greatest of all of them.
     #[inline(always)]
-    unsafe fn highest(&self, token: u32, thread: u32) -> f32 {
+    unsafe fn highest(&self, token: u32, group: u32, thread: u32) -> f32 {
+        if let Some(at) = self.slice.whole_group(self.first_token, group) {
+            // SAFETY: the caller's promise.
+            return unsafe { self.slice.highest_of_group(at, thread) };
+        }
         let mut highest = f32::NEG_INFINITY;
         let (mut i, members) = (0, arch::opaque(GROUP));
         while i < members {
             // SAFETY: the caller's promise.
-            let y = unsafe { self.value(token + (thread / 2 + i) % GROUP) };
+            let y = unsafe { self.value(token + i) };
             highest = if y > highest { y } else { highest };
             i += 1;
         }

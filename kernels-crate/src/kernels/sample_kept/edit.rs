@@ -10,7 +10,7 @@ use crate::arch;
 use crate::candidate::Key;
 use crate::score::token_value;
 use crate::status::Status;
-use crate::transform::add_bias;
+use crate::transform::{LogitTransform, add_bias};
 
 /// What is known of a row's values once they are there.
 #[derive(Clone, Copy)]
@@ -43,7 +43,14 @@ pub(super) unsafe fn load<const CLUSTER: u32>(crew: &mut Crew<CLUSTER>, view: Vi
         // Those of the model are there already if they are in memory of their own.
         if !is_raw || params.slice_in_shared != 0 {
             let features = if is_raw { RowFeatures::NONE } else { features(params, view.row()) };
-            crew.leg(|thread| take_logits(view, &features, slice, ids, thread));
+            if params.slice_in_shared != 0 {
+                crew.leg(|thread| copy_logits(view, slice, thread));
+            }
+            let bans = !features.bitmask.is_null() || !features.allow_list.is_null();
+            let changes = bans || transform(params) != LogitTransform::NONE;
+            if changes || !params.raw_values.is_null() {
+                crew.leg(|thread| change_logits(view, &features, slice, ids, thread));
+            }
             ban(crew, slice, ids, &features);
             let bias_last = features.options & RowFeatures::BIAS_LAST != 0;
             // Opaque: one text for each kind of edit.
@@ -59,24 +66,26 @@ pub(super) unsafe fn load<const CLUSTER: u32>(crew: &mut Crew<CLUSTER>, view: Vi
         }
         let slice = view.slice(crew);
         let give = |thread| {
-            let (mut status, mut found) = (Status::OK, [0; 3]);
+            let (mut highest, mut lowest) = (f32::NEG_INFINITY, f32::MAX);
+            let mut status = Status::OK;
             slice.for_each(thread, |index, y| {
-                let value = token_value(y, 0.0, &mut status);
                 if y.is_nan() {
+                    let value = token_value(y, 0.0, &mut status);
                     slice.values.add((index - slice.first) as usize).write(value);
                 }
-                let bits = key(index, value).bits();
-                let lowest = if value > f32::NEG_INFINITY { !bits } else { 0 };
-                found = greatest(found, [bits, lowest, 0]);
+                // False for NaN.
+                highest = if y > highest { y } else { highest };
+                let lower = (y > f32::NEG_INFINITY) & (y < lowest);
+                lowest = if lower { y } else { lowest };
             });
-            found[2] = status.bits() as u64;
-            found
+            token_value(highest, 0.0, &mut status);
+            // Any token will do: only the order of values counts.
+            [key(0, highest).bits(), !key(0, lowest).bits(), status.bits() as u64]
         };
         let [highest, lowest, status] = crew.reduce(give, greatest);
-        let lowest = Key::from_bits(!lowest).score();
         Edited {
             highest: Key::from_bits(highest).score(),
-            lowest: if lowest < f32::MAX { lowest } else { f32::MAX },
+            lowest: Key::from_bits(!lowest).score(),
             status: Status::from_bits(status as u32),
         }
     }
@@ -88,16 +97,50 @@ fn greatest(a: [u64; 3], b: [u64; 3]) -> [u64; 3] {
     [core::cmp::max(a[0], b[0]), core::cmp::max(a[1], b[1]), a[2] | b[2]]
 }
 
+/// Leg: brings the slice's logits to shared memory.
+#[inline(always)]
+unsafe fn copy_logits(view: View<'_>, slice: Slice, thread: u32) {
+    // SAFETY: the row has these values, and its stride is a multiple of four; so is the room
+    // for the slice.
+    unsafe {
+        let logits = view.params.sample.values.add(view.values_at(&slice));
+        if logits.addr() % 16 == 0 {
+            let mut at = 4 * thread;
+            while at < slice.len {
+                let at_once = at as usize;
+                arch::copy_to_block::<16>(slice.values.add(at_once), logits.add(at_once));
+                at += 4 * THREADS;
+            }
+        } else {
+            let mut at = thread;
+            while at < slice.len {
+                let alone = at as usize;
+                arch::copy_to_block::<4>(slice.values.add(alone), logits.add(alone));
+                at += THREADS;
+            }
+        }
+        arch::copies_wait();
+    }
+}
+
 /// Leg: transforms the thread's logits, and bans what bitmask and allow-list do not admit.
 #[inline(always)]
-unsafe fn take_logits(view: View<'_>, features: &RowFeatures, slice: Slice, ids: Ids, thread: u32) {
-    let (params, transform, at) = (view.params, transform(view.params), view.values_at(&slice));
-    let raw = params.raw_values.wrapping_add(at);
+unsafe fn change_logits(
+    view: View<'_>,
+    features: &RowFeatures,
+    slice: Slice,
+    ids: Ids,
+    thread: u32,
+) {
+    let (params, transform) = (view.params, transform(view.params));
+    let raw = params.raw_values.wrapping_add(view.values_at(&slice));
     // SAFETY: the row has these values; bitmasks have a word for each id.
     unsafe {
-        let logits = Slice { values: params.sample.values.add(at), ..slice };
-        logits.for_each(thread, |index, x| {
+        slice.for_each(thread, |index, x| {
             let at = index - slice.first;
+            if at >= slice.len {
+                return;
+            }
             let x = transform.apply(x);
             if !params.raw_values.is_null() {
                 raw.add(at as usize).write(if x.is_nan() { f32::NEG_INFINITY } else { x });

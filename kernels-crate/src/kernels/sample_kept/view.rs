@@ -5,6 +5,7 @@ use crate::abi::kept::{KeptParams, ReportParams, THREADS, values_stride};
 use crate::abi::{TILE_V, n_tiles_v};
 use crate::arch;
 use crate::dims::{ceil_div, offset};
+use crate::philox::GROUP;
 
 /// Opaque at each use: what follows would be computed ahead, and cost registers until then.
 #[derive(Clone, Copy)]
@@ -16,6 +17,9 @@ pub(super) struct View<'a> {
     /// 1 for the model's distribution, 0 for the row's own.
     is_raw: u32,
 }
+
+/// Values of a thread that are on their way together.
+const TOGETHER: usize = 4;
 
 /// A block's part of a row's tokens: whole tiles, as far as the call has them.
 #[derive(Clone, Copy)]
@@ -108,7 +112,9 @@ impl<'a> View<'a> {
 }
 
 impl Slice {
-    /// Hands over the thread's tokens, by the row of their weights, and their values.
+    /// Hands over the thread's tokens, by the row of their weights, and their values, and
+    /// with them some that there are not, of value `−inf`: without a branch, four are on their
+    /// way together.
     ///
     /// # Safety
     /// The values are there, and no other thread writes the thread's own meanwhile.
@@ -116,9 +122,61 @@ impl Slice {
     pub(super) unsafe fn for_each(&self, thread: u32, mut run: impl FnMut(u32, f32)) {
         let mut at = thread;
         while at < self.len {
-            // SAFETY: it is one of the slice's.
-            run(self.first + at, unsafe { self.values.add(at as usize).read() });
-            at += THREADS;
+            let mut values = [f32::NEG_INFINITY; TOGETHER];
+            let mut i = 0;
+            while i < TOGETHER {
+                let at = at + i as u32 * THREADS;
+                if at < self.len {
+                    // SAFETY: it is one of the slice's.
+                    values[i] = unsafe { self.values.add(at as usize).read() };
+                }
+                i += 1;
+            }
+            i = 0;
+            while i < TOGETHER {
+                run(self.first + at + i as u32 * THREADS, values[i]);
+                i += 1;
+            }
+            at += TOGETHER as u32 * THREADS;
         }
     }
+
+    /// Index in the slice of the first token of group `group`, if all of them lie in it, and
+    /// at an address that allows to read four at once.
+    #[inline(always)]
+    pub(super) fn whole_group(&self, first_token: u32, group: u32) -> Option<u32> {
+        let lead = (first_token + self.first).wrapping_sub(self.tile_token);
+        let at = group * GROUP;
+        let aligned = lead == 0 && self.values.addr() % 16 == 0;
+        (aligned && at + GROUP <= self.len).then_some(at)
+    }
+
+    /// The greatest of the values of such a group. Threads begin at different fours, so that
+    /// a warp's reads are spread over the banks.
+    ///
+    /// # Safety
+    /// `at` is what [`Self::whole_group`] told.
+    #[inline(always)]
+    pub(super) unsafe fn highest_of_group(&self, at: u32, thread: u32) -> f32 {
+        #[derive(Clone, Copy)]
+        #[repr(C, align(16))]
+        struct Four([f32; 4]);
+        const FOURS: u32 = GROUP / 4;
+        let mut highest = f32::NEG_INFINITY;
+        let mut i = 0;
+        while i < FOURS {
+            let four = at + (thread / 2 + i) % FOURS * 4;
+            // SAFETY: the caller's promise.
+            let Four([a, b, c, d]) =
+                unsafe { self.values.add(four as usize).cast::<Four>().read() };
+            highest = greater(highest, greater(greater(a, b), greater(c, d)));
+            i += 1;
+        }
+        highest
+    }
+}
+
+#[inline(always)]
+fn greater(a: f32, b: f32) -> f32 {
+    if b > a { b } else { a }
 }

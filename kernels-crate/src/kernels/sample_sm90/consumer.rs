@@ -119,8 +119,8 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
             share.lines(),
             barrier,
         );
-        let mut tile = call.schedule.tile(item);
         while item < call.schedule.items() {
+            let tile = call.schedule.tile(item);
             let first_row = tile.tile_b * tile_b;
             let mut sums: Sums<M_TILES, N_TILES> = [[[0.0; 4]; N_TILES]; M_TILES];
             if turns != 1 {
@@ -155,13 +155,9 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
             if turns != 1 {
                 arch::barrier_arrive(call.ring.turn(group ^ 1));
             }
-            // While the last products run: divisions are slow.
-            item += call.step * turns as u64;
-            let next_tile = call.schedule.tile(item);
-            let changes_rows = item >= call.schedule.items() || next_tile.tile_b != tile.tile_b;
-            cursor.skip((turns - 1) * call.slabs, tile_b);
             arch::products_wait::<0>();
             release::<CLUSTER>(call, before);
+            cursor.skip((turns - 1) * call.slabs, tile_b);
             sieve.to_values(&mut sums, tile);
             sieve.store(&sums, tile, first_row);
             let mut draw = 0;
@@ -181,8 +177,9 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
                 draw += 1;
             }
             tiles_done += call.holds_tokens(&tile) as u32;
+            item += call.step * turns as u64;
             // Report once for each run of tiles of one batch tile.
-            if changes_rows {
+            if item >= call.schedule.items() || call.schedule.tile(item).tile_b != tile.tile_b {
                 let workspace = Workspace::new(call.params, arch::opaque(call.params.batch));
                 let done = workspace.tiles_done(tile.tile_b);
                 let meeting = (barrier, sm90::GROUP_THREADS);
@@ -199,7 +196,6 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
                 }
                 tiles_done = 0;
             }
-            tile = next_tile;
         }
     }
 }

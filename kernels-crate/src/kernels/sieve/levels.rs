@@ -7,24 +7,24 @@ use crate::abi::sieve::{ROW_BYTES, THREADS};
 use crate::arch;
 use crate::candidate::{Key, Leaders};
 use crate::gumbel::NOISE_BELOW_ALL;
-use crate::kernels::finish;
+use crate::kernels::finish::{self, Workspace};
 use crate::philox::PAIR_BIT;
 use crate::score::score;
 
+/// How often a first tile looks.
+const TRIES: u32 = 16;
+
 /// Of a grid of so many blocks, a tile is rarely the best of a row's.
 const MANY_BLOCKS: u32 = 64;
-
-/// Batch rows of a tile from which on it shows how many pairs pass.
-const MANY_ROWS: u32 = 96;
 
 /// Of the threads, at most one in so many may have a row for which no other tile is better:
 /// about as many other tiles are there then.
 const FEW: u32 = 16;
 
 impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
-    /// How often a first tile looks at what the other blocks' have reached: the first to end
-    /// would pass half of its pairs. Where there are few, memory is what everybody waits for.
-    const TRIES: u32 = if Self::ROWS >= MANY_ROWS { 16 } else { 1 };
+    /// Whether a call's first tile waits for what other blocks' have reached: the first to
+    /// end would pass half of its pairs. Where warpgroups take turns their time is hidden.
+    const WAITS: bool = M_TILES == 1;
 
     /// Reads the scores that the call's rows have reached. Tells whether one of the
     /// thread's rows has reached none.
@@ -137,38 +137,59 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
     /// other blocks are: the first tiles of all blocks end at about the same time.
     #[inline(always)]
     pub(super) unsafe fn share_levels(&self, first_row: u32, draw: u32) {
-        let rows = core::cmp::min(Self::ROWS, self.params.batch - first_row);
-        // SAFETY: rows are below B; a slot is the thread's own between the barriers.
+        // SAFETY: the slots are the thread's own between the barriers.
+        let tell = |workspace: &Workspace, row, level: *mut f32| unsafe {
+            if level.read() > f32::NEG_INFINITY {
+                let leaders = Leaders { first: Key::floor(level.read()), second: Key::NONE };
+                finish::publish(self.params, workspace, row, draw, leaders);
+            }
+        };
+        // SAFETY: the same.
+        let learn = |workspace: &Workspace, row, level: *mut f32| unsafe {
+            level.write(finish::threshold(self.params, workspace, row, draw));
+        };
+        // SAFETY: the caller's promise.
         unsafe {
-            let level = |at: u32| &raw mut (*self.rows().add(at as usize)).level;
-            let workspace = self.workspace();
-            let mut at = self.thread;
-            while at < rows {
-                let own = level(at).read();
-                if own > f32::NEG_INFINITY {
-                    let leaders = Leaders { first: Key::floor(own), second: Key::NONE };
-                    finish::publish(self.params, &workspace, first_row + at, draw, leaders);
-                }
-                at += THREADS;
+            if Self::WAITS && arch::grid_dim() >= MANY_BLOCKS {
+                self.each_own_row(first_row, |row, level| tell(&self.workspace(), row, level));
+                self.wait_for_others(first_row, draw);
+                self.each_own_row(first_row, |row, level| learn(&self.workspace(), row, level));
+            } else {
+                self.each_own_row(first_row, |row, level| {
+                    let workspace = self.workspace();
+                    tell(&workspace, row, level);
+                    learn(&workspace, row, level);
+                });
             }
-            let mut tries = if arch::grid_dim() < MANY_BLOCKS { 1 } else { Self::TRIES };
-            while tries != 0 {
-                tries -= 1;
-                let mut alone = false;
-                let mut at = self.thread;
-                while at < rows {
-                    let reached = finish::threshold(self.params, &workspace, first_row + at, draw);
-                    alone |= reached <= level(at).read();
-                    if tries == 0 {
-                        level(at).write(reached);
-                    }
-                    at += THREADS;
-                }
-                let few = THREADS / FEW;
-                if tries > 1 && arch::warps_count(alone, self.barrier, THREADS) <= few {
-                    tries = 1;
-                }
+        }
+    }
+
+    /// Waits a little until other blocks have told what they are sure to reach.
+    #[inline(always)]
+    unsafe fn wait_for_others(&self, first_row: u32, draw: u32) {
+        let mut tries = TRIES;
+        while tries != 0 {
+            let mut alone = false;
+            // SAFETY: the caller's promise.
+            unsafe {
+                self.each_own_row(first_row, |row, level| {
+                    let reached = finish::threshold(self.params, &self.workspace(), row, draw);
+                    alone |= reached <= level.read();
+                });
             }
+            let few = arch::warps_count(alone, self.barrier, THREADS) <= THREADS / FEW;
+            tries = if few { 0 } else { tries - 1 };
+        }
+    }
+
+    /// Hands the thread its share of the rows, with their levels.
+    #[inline(always)]
+    unsafe fn each_own_row(&self, first_row: u32, mut run: impl FnMut(u32, *mut f32)) {
+        let mut at = self.thread;
+        while at < Self::ROWS && first_row + at < self.params.batch {
+            // SAFETY: there is a slot for each row.
+            run(first_row + at, unsafe { &raw mut (*self.rows().add(at as usize)).level });
+            at += THREADS;
         }
     }
 }
