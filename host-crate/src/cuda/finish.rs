@@ -5,6 +5,7 @@ use flash_sampling_kernels::abi::kept::{KEPT_VARIANTS, KeptParams};
 use super::driver::Handle;
 use super::launch::{Geometry, launch};
 use super::module::Module;
+use super::programmatic::Launcher;
 use super::{RawOperands, RawReport};
 use crate::error::{Error, LayoutRule, Need, Operand, ReportPart};
 use crate::plan::Finish;
@@ -23,7 +24,8 @@ pub(super) fn entry(module: &Module, plan: &Finish) -> Result<Handle, Error> {
     })
 }
 
-/// Enqueues the kernel that finishes the rows.
+/// Enqueues the kernel that finishes the rows. With `early`, it may be set up while the call's
+/// sampling kernel ends, for which it waits by itself: that for Hopper does.
 ///
 /// # Safety
 /// As [`launch::sample`](super::launch::sample), which has enqueued the call with these
@@ -32,12 +34,19 @@ pub(super) unsafe fn finish(
     function: Handle,
     plan: &Finish,
     mut params: KeptParams,
+    early: Option<&Launcher>,
     stream: Handle,
 ) -> Result<(), Error> {
     let Finish { grid: blocks, threads, shared_bytes, .. } = *plan;
     let geometry = Geometry { blocks, threads, shared_bytes };
+    let arguments = &mut [(&raw mut params).cast()];
     // SAFETY: the entry takes `KeptParams` (`abi/kept.rs`); the rest is the caller's promise.
-    unsafe { launch(function, geometry, &mut [(&raw mut params).cast()], stream) }
+    unsafe {
+        match early {
+            Some(launcher) => launcher.launch(function, geometry, arguments, stream),
+            None => launch(function, geometry, arguments, stream),
+        }
+    }
 }
 
 /// Checks what can be known of addresses without touching memory.

@@ -82,8 +82,9 @@ pub(super) unsafe fn sample(
     }
     let Some((plan, function)) = finish else { return Ok(()) };
     let params = kept_params(problem, plan, operands, params);
+    let early = module.hopper.as_ref().map(|hopper| &hopper.programmatic);
     // SAFETY: as above, of the entry that finishes what the one before left.
-    unsafe { finish::finish(function, plan, params, stream) }
+    unsafe { finish::finish(function, plan, params, early, stream) }
 }
 
 /// The weights' and the hidden states' place in memory.
