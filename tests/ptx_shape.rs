@@ -364,8 +364,9 @@ fn kept_synchronization_is_where_the_source_has_it() {
     // To reach a goal: two of a block (where, and the mass above), the ends of a rung's keys,
     // a histogram of its pieces, one gathering. For top_k, for top_p, for the best of a report.
     const REACHES: usize = 3;
-    // Values, deviation, three cuts, mean gap, leaders; value, rank and entropy of a report.
-    let sums = [3, 4, 1, 1, 1, 1, 2, 1, 1, 1];
+    // Values, deviation, three cuts, mean gap, leaders; mass, value, rank and entropy of a
+    // report.
+    let sums = [3, 4, 1, 1, 1, 1, 2, 1, 1, 1, 1];
     let reduces = sums.len() + REACHES;
     let words = sums.iter().sum::<usize>() + 2 * REACHES;
     // Floors of a draw, the total of each of two ladders; above a rung, and the scan for it.
@@ -378,8 +379,8 @@ fn kept_synchronization_is_where_the_source_has_it() {
     let legs = 5 + 1 + 3 + 3 * REACHES;
     for_each_kept(|variant, entry, at| {
         let clustered = usize::from(variant.cluster > 1);
-        // In two halves; those of a cluster once more.
-        let shuffled = (1 + clustered) * words + block_words;
+        // In two halves; over lanes, warps (but for the scans) and blocks.
+        let shuffled = (2 + clustered) * words + 2 * block_words - REACHES;
         assert_eq!(entry.count("shfl.sync"), 2 * shuffled, "{at}: shfl");
         let alone = legs + 2 * (reduces + block_reduces + fills + gathers);
         let together = reduces + 2 * fills + 3 * gathers;

@@ -66,16 +66,17 @@ pub unsafe fn block_scan<const THREADS: usize>(
     }
 }
 
-/// Combines what `give` tells of each of `COUNT` things, in any order.
+/// Combines what `give` tells of each of `count` things, in any order.
 ///
 /// # Safety
 /// None here.
 #[inline(always)]
-pub unsafe fn warp_combine<const N: usize, const COUNT: u32>(
+pub unsafe fn warp_combine<const N: usize>(
+    count: u32,
     give: impl Fn(u32) -> [u64; N],
     combine: impl Fn([u64; N], [u64; N]) -> [u64; N],
 ) -> [u64; N] {
-    (1..COUNT).fold(give(0), |all, i| combine(all, give(i)))
+    (1..count).fold(give(0), |all, i| combine(all, give(i)))
 }
 
 /// Copies `BYTES`.

@@ -32,12 +32,8 @@ pub unsafe fn block_reduce<const N: usize, const THREADS: usize>(
             slots.add(warp as usize).write(mine);
         }
         block_barrier();
-        let mut all = slots.read();
-        let (mut warp, warps) = (1, opaque(THREADS as u32 / LANES));
-        while warp < warps {
-            all = combine(all, slots.add(warp as usize).read());
-            warp += 1;
-        }
+        let warps = THREADS as u32 / LANES;
+        let all = warp_combine(warps, |warp| slots.add(warp as usize).read(), combine);
         block_barrier();
         all
     }
@@ -82,19 +78,20 @@ pub unsafe fn block_scan<const THREADS: usize>(
     block_barrier();
 }
 
-/// Combines what `give` tells of each of `COUNT` things, a power of two up to a warp's lanes,
+/// Combines what `give` tells of each of `count` things, a power of two up to a warp's lanes,
 /// in any order: each lane asks for one of them.
 ///
 /// # Safety
 /// Whole warps.
 #[inline(always)]
-pub unsafe fn warp_combine<const N: usize, const COUNT: u32>(
+pub unsafe fn warp_combine<const N: usize>(
+    count: u32,
     give: impl Fn(u32) -> [u64; N],
     combine: impl Fn([u64; N], [u64; N]) -> [u64; N],
 ) -> [u64; N] {
     let lane = own_thread() % LANES;
-    let mut all = give(lane % COUNT);
-    let mut distance = opaque(COUNT / 2);
+    let mut all = give(lane % count);
+    let mut distance = opaque(count / 2);
     while distance != 0 {
         all = combine(all, all.map(|word| shuffle_u64(word, lane ^ distance)));
         distance /= 2;

@@ -154,7 +154,7 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
                 }
                 words
             };
-            all = arch::warp_combine::<N, CLUSTER>(of_rank, combine);
+            all = arch::warp_combine(CLUSTER, of_rank, combine);
             self.turn ^= 1;
             all
         }

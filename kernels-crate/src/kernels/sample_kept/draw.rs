@@ -1,6 +1,6 @@
 //! Draws from the tokens that a row's filters keep, and what the sampling kernels write.
 
-use super::crew::Crew;
+use super::crew::{Crew, Histogram};
 use super::view::{Slice, View};
 use crate::abi::kept::{KeptParams, THREADS};
 use crate::abi::{NO_TOKEN, TILE_V};
@@ -11,8 +11,11 @@ use crate::filters::keeps;
 use crate::gumbel::Hint;
 use crate::kernels::sample_simt::row_params;
 use crate::philox::{GROUP, PAIR_BIT, Subkey};
-use crate::score::{RowParams, offer_pair, score, stays_below};
+use crate::score::{RowParams, at_noise, offer_pair, score};
 use crate::status::Status;
+
+/// Groups whose bounds are kept from one look at them to the next.
+const REACHES: u32 = (size_of::<Histogram>() / size_of::<f32>()) as u32;
 
 /// A block's part of one draw.
 #[derive(Clone, Copy)]
@@ -51,9 +54,12 @@ pub(super) unsafe fn draw<const CLUSTER: u32>(
                 subkey: Subkey::new(key, draw),
                 with_margin: !sample.margins.is_null(),
             };
-            let floors = crew.reduce_block(|thread| to_words(drawn.floors(thread)), merge);
+            // Nothing is on the pieces now.
+            let reaches = (&raw mut (*crew.shared).pieces).cast::<f32>();
+            let floors = crew.reduce_block(|thread| to_words(drawn.floors(thread, reaches)), merge);
             let level = drawn.level(from_words(floors));
-            let leaders = crew.reduce(|thread| to_words(drawn.leaders(thread, level)), merge);
+            let leaders =
+                crew.reduce(|thread| to_words(drawn.leaders(thread, reaches, level)), merge);
             let leaders = from_words(leaders);
             let is_writer = crew.rank() == 0;
             crew.leg(|thread| {
@@ -72,19 +78,31 @@ pub(super) unsafe fn draw<const CLUSTER: u32>(
 }
 
 impl Draw {
-    /// What tokens of the thread's first group are sure to reach: the one with the greatest
-    /// noise.
+    /// What tokens of the thread's groups are sure to reach: of each group the one with the
+    /// greatest noise. Leaves in `reaches` what no token of a group exceeds.
     #[inline(always)]
-    unsafe fn floors(&self, thread: u32) -> Leaders {
+    unsafe fn floors(&self, thread: u32, reaches: *mut f32) -> Leaders {
         let mut floors = Leaders::NONE;
-        self.each_group(thread, 1, |token, _| {
-            let subkey = self.subkey.opaque();
-            let (member, floor) = Hint::new(subkey.least(token / GROUP)).floor();
-            let token = token + member;
-            // SAFETY: the values are there.
-            let y = unsafe { self.value(token) };
-            if y > f32::NEG_INFINITY {
-                floors.offer(Key::new(score(y, self.temperature, floor), token));
+        let last_y = self.last.score();
+        self.each_group(thread, |token, group| {
+            // SAFETY: the values are there; there is a place for each of the first groups.
+            unsafe {
+                let highest = self.highest(token, group, thread);
+                let mut reach = f32::NEG_INFINITY;
+                // Of most groups a filter may keep nothing.
+                if highest > f32::NEG_INFINITY && highest >= last_y {
+                    let hint = Hint::new(self.subkey.opaque().least(token / GROUP));
+                    reach = at_noise(highest, self.temperature, hint.bound());
+                    let (member, floor) = hint.floor();
+                    let y = self.value(token + member);
+                    if y > f32::NEG_INFINITY {
+                        let reached = score(y, self.temperature, floor);
+                        floors.offer(Key::new(reached, token + member));
+                    }
+                }
+                if group < REACHES {
+                    reaches.add(group as usize).write(reach);
+                }
             }
         });
         floors
@@ -92,19 +110,16 @@ impl Draw {
 
     /// The best of the thread's tokens, as far as they reach `level`.
     #[inline(always)]
-    unsafe fn leaders(&self, thread: u32, level: f32) -> Leaders {
+    unsafe fn leaders(&self, thread: u32, reaches: *const f32, level: f32) -> Leaders {
         let mut leaders = Leaders::NONE;
-        let last_y = self.last.score();
-        self.each_group(thread, u32::MAX, |token, group| {
-            // SAFETY: the values are there.
-            let highest = unsafe { self.highest(token, group, thread) };
-            if highest == f32::NEG_INFINITY || highest < last_y {
-                return;
-            }
-            let subkey = self.subkey.opaque();
-            let bound = Hint::new(subkey.least(token / GROUP)).bound();
-            let threshold = self.threshold(level, leaders);
-            if stays_below(highest, self.temperature, bound, threshold) {
+        self.each_group(thread, |token, group| {
+            // SAFETY: the thread has left it there.
+            let reach = if group < REACHES {
+                unsafe { reaches.add(group as usize).read() }
+            } else {
+                f32::INFINITY
+            };
+            if reach == f32::NEG_INFINITY || reach < self.threshold(level, leaders) {
                 return;
             }
             let end = token + arch::opaque(PAIR_BIT);
@@ -112,7 +127,7 @@ impl Draw {
             while base != end {
                 // SAFETY: the values are there.
                 let y = unsafe { [self.value(base), self.value(base + PAIR_BIT)] };
-                let (threshold, subkey) = (self.threshold(level, leaders), subkey.opaque());
+                let (threshold, subkey) = (self.threshold(level, leaders), self.subkey.opaque());
                 offer_pair(y, base, self.temperature, subkey, threshold, &mut leaders);
                 base += 1;
             }
@@ -120,15 +135,14 @@ impl Draw {
         leaders
     }
 
-    /// Hands the thread the first token of each of its groups, of the first `most`, and the
-    /// group's index in the slice's tiles.
+    /// Hands the thread the first token of each of its groups, and the group's index in the
+    /// slice's tiles.
     #[inline(always)]
-    fn each_group(&self, thread: u32, most: u32, mut run: impl FnMut(u32, u32)) {
-        let (mut group, mut left) = (thread, most);
-        while left != 0 && group < self.slice.tiles * (TILE_V / GROUP) {
+    fn each_group(&self, thread: u32, mut run: impl FnMut(u32, u32)) {
+        let mut group = thread;
+        while group < self.slice.tiles * (TILE_V / GROUP) {
             run(self.slice.tile_token.wrapping_add(group * GROUP), group);
             group += THREADS;
-            left -= 1;
         }
     }
 

@@ -74,6 +74,25 @@ impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
         Self { crew, view, edited, filled: false, scale, total: 0 }
     }
 
+    /// Finds the sum of the masses at a temperature, above 0, if it is not known.
+    #[inline(always)]
+    pub(super) fn weigh(&mut self, temperature: f32) {
+        if self.filled && self.scale.temperature() == temperature {
+            return;
+        }
+        self.filled = false;
+        let scale = self.scale_at(temperature);
+        self.scale = scale;
+        // SAFETY: the values are there.
+        [self.total] = unsafe { self.crew.sum(self.view, |_, y| [scale.mass(scale.gap(y))]) };
+    }
+
+    #[inline(always)]
+    fn scale_at(&self, temperature: f32) -> Scale {
+        let Edited { highest, lowest, .. } = self.edited;
+        Scale::new(highest, lowest, temperature, self.view.vocab())
+    }
+
     /// The sum of gaps times weights of tokens with keys from `last` on.
     #[inline(always)]
     pub(super) fn moment(&mut self, last: Key) -> u64 {
@@ -245,8 +264,7 @@ impl<const CLUSTER: u32> Row for KeptRow<'_, CLUSTER> {
     fn measure(&mut self, temperature: f32) -> Cut {
         if !self.filled || self.scale.temperature() != temperature {
             self.filled = true;
-            let Edited { highest, lowest, .. } = self.edited;
-            let scale = Scale::new(highest, lowest, temperature, self.view.vocab());
+            let scale = self.scale_at(temperature);
             self.scale = scale;
             // SAFETY: the values are there.
             unsafe {

@@ -21,7 +21,7 @@ pub(super) unsafe fn report<const CLUSTER: u32>(
     // SAFETY: the caller's promise.
     unsafe {
         if highest > f32::NEG_INFINITY {
-            of_row.measure(temperature);
+            of_row.weigh(temperature);
         }
         of_draws(of_row);
         let (mut log_sum_exp, mut entropy) = (highest, 0.0);
@@ -120,6 +120,7 @@ unsafe fn best<const CLUSTER: u32>(of_row: &mut KeptRow<'_, CLUSTER>) {
     unsafe {
         let (mut n, view) = (0, of_row.view);
         if of_row.edited.highest > f32::NEG_INFINITY {
+            of_row.measure(of_row.scale.temperature());
             let last = of_row.likeliest(view.report().best).last;
             let wanted = |index, y| y > f32::NEG_INFINITY && key(index, y) >= last;
             n = of_row.crew.gather(view, wanted);
