@@ -113,12 +113,11 @@ impl Draw {
     unsafe fn leaders(&self, thread: u32, reaches: *const f32, level: f32) -> Leaders {
         let mut leaders = Leaders::NONE;
         self.each_group(thread, |token, group| {
-            // SAFETY: the thread has left it there.
-            let reach = if group < REACHES {
-                unsafe { reaches.add(group as usize).read() }
-            } else {
-                f32::INFINITY
-            };
+            let mut reach = f32::INFINITY;
+            if group < REACHES {
+                // SAFETY: the thread has left it there.
+                reach = unsafe { reaches.add(group as usize).read() };
+            }
             if reach == f32::NEG_INFINITY || reach < self.threshold(level, leaders) {
                 return;
             }

@@ -104,7 +104,7 @@ unsafe fn copy_logits(view: View<'_>, slice: Slice, thread: u32) {
     // for the slice.
     unsafe {
         let logits = view.params.sample.values.add(view.values_at(&slice));
-        if logits.addr() % 16 == 0 {
+        if logits.addr().is_multiple_of(16) {
             let mut at = 4 * thread;
             while at < slice.len {
                 let at_once = at as usize;

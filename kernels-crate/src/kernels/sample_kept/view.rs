@@ -147,7 +147,7 @@ impl Slice {
     pub(super) fn whole_group(&self, first_token: u32, group: u32) -> Option<u32> {
         let lead = (first_token + self.first).wrapping_sub(self.tile_token);
         let at = group * GROUP;
-        let aligned = lead == 0 && self.values.addr() % 16 == 0;
+        let aligned = lead == 0 && self.values.addr().is_multiple_of(16);
         (aligned && at + GROUP <= self.len).then_some(at)
     }
 
