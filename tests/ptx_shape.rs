@@ -374,9 +374,9 @@ fn kept_synchronization_is_where_the_source_has_it() {
     let block_words = 2 + 2 + 2 * REACHES;
     let fills = 2 + REACHES;
     let gathers = 1 + REACHES;
-    // Copies, logits, three lists, a draw's outputs; of a report the draws, the row and the best; and
+    // Copies, transform, raw, mask, allow-list, three lists, a draw's outputs; of a report the draws, the row and the best; and
     // around a scan one before, and two for the key.
-    let legs = 5 + 1 + 3 + 3 * REACHES;
+    let legs = 8 + 1 + 3 + 3 * REACHES;
     for_each_kept(|variant, entry, at| {
         let clustered = usize::from(variant.cluster > 1);
         // In two halves; over lanes, warps (but for the scans) and blocks.

@@ -22,13 +22,6 @@ pub(super) struct Edited {
     pub(super) status: Status,
 }
 
-/// Global ids `begin .. end`.
-#[derive(Clone, Copy)]
-struct Ids {
-    begin: u32,
-    end: u32,
-}
-
 /// Makes the values of the view.
 ///
 /// # Safety
@@ -37,7 +30,6 @@ struct Ids {
 pub(super) unsafe fn load<const CLUSTER: u32>(crew: &mut Crew<CLUSTER>, view: View<'_>) -> Edited {
     let (params, is_raw, slice) = (view.params, view.is_raw(), view.slice(crew));
     let first_id = params.sample.first_token + slice.first;
-    let ids = Ids { begin: first_id, end: first_id + slice.len };
     // SAFETY: the caller's promise; lists are walked within the slice's ids.
     unsafe {
         // Those of the model are there already if they are in memory of their own.
@@ -46,20 +38,35 @@ pub(super) unsafe fn load<const CLUSTER: u32>(crew: &mut Crew<CLUSTER>, view: Vi
             if params.slice_in_shared != 0 {
                 crew.leg(|thread| copy_logits(view, slice, thread));
             }
-            let bans = !features.bitmask.is_null() || !features.allow_list.is_null();
-            let changes = bans || transform(params) != LogitTransform::NONE;
-            if changes || !params.raw_values.is_null() {
-                crew.leg(|thread| change_logits(view, &features, slice, ids, thread));
+            if transform(params) != LogitTransform::NONE {
+                crew.leg(|thread| change(slice, thread, |_, x| transform(params).apply(x)));
             }
-            ban(crew, slice, ids, &features);
+            if !params.raw_values.is_null() {
+                let raw = params.raw_values.add(view.values_at(&slice));
+                crew.leg(|thread| keep_raw(slice, raw, thread));
+            }
+            if !features.bitmask.is_null() {
+                crew.leg(|thread| mask(slice, first_id, features.bitmask, thread));
+            }
+            if !features.allow_list.is_null() {
+                let allowed = |at: u32| features.allow_list.add(at as usize).read();
+                let admit = |at, y| {
+                    let id = first_id + at;
+                    let at = first_from(features.n_allowed, id, allowed);
+                    let admitted = at < features.n_allowed && allowed(at) == id;
+                    if admitted { y } else { f32::NEG_INFINITY }
+                };
+                crew.leg(|thread| change(slice, thread, admit));
+            }
+            ban(crew, slice, first_id, &features);
             let bias_last = features.options & RowFeatures::BIAS_LAST != 0;
             // Opaque: one text for each kind of edit.
             let (mut step, steps) = (0, arch::opaque(2));
             while step < steps {
                 if (step == 0) != bias_last {
-                    add_biases(crew, slice, ids, &features);
+                    add_biases(crew, slice, first_id, &features);
                 } else {
-                    penalize(crew, slice, ids, &features);
+                    penalize(crew, slice, first_id, &features);
                 }
                 step += 1;
             }
@@ -123,40 +130,59 @@ unsafe fn copy_logits(view: View<'_>, slice: Slice, thread: u32) {
     }
 }
 
-/// Leg: transforms the thread's logits, and bans what bitmask and allow-list do not admit.
+/// Leg: changes the thread's values, by their place in the slice.
 #[inline(always)]
-unsafe fn change_logits(
-    view: View<'_>,
-    features: &RowFeatures,
-    slice: Slice,
-    ids: Ids,
-    thread: u32,
-) {
-    let (params, transform) = (view.params, transform(view.params));
-    let raw = params.raw_values.wrapping_add(view.values_at(&slice));
-    // SAFETY: the row has these values; bitmasks have a word for each id.
+unsafe fn change(slice: Slice, thread: u32, to: impl Fn(u32, f32) -> f32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        slice.for_each(thread, |index, y| {
+            let at = index - slice.first;
+            if at < slice.len {
+                slice.values.add(at as usize).write(to(at, y));
+            }
+        });
+    }
+}
+
+/// Leg: bans what of the thread's tokens the mask does not admit. Eight words are on their way
+/// together.
+#[inline(always)]
+unsafe fn mask(slice: Slice, first_id: u32, words: *const u32, thread: u32) {
+    const TOGETHER: usize = 8;
+    let mut from = thread;
+    while from < slice.len {
+        let at = |i: usize| from + i as u32 * THREADS;
+        let mut bits = [0; TOGETHER];
+        // SAFETY: there is a word for each of the slice's ids.
+        unsafe {
+            let mut i = 0;
+            while i < TOGETHER {
+                let id = first_id + core::cmp::min(at(i), slice.len - 1);
+                bits[i] = words.add((id / u32::BITS) as usize).read() >> (id % u32::BITS) & 1;
+                i += 1;
+            }
+            i = 0;
+            while i < TOGETHER {
+                if at(i) < slice.len && bits[i] == 0 {
+                    slice.values.add(at(i) as usize).write(f32::NEG_INFINITY);
+                }
+                i += 1;
+            }
+        }
+        from += TOGETHER as u32 * THREADS;
+    }
+}
+
+/// Leg: keeps the thread's logits as the model means them.
+#[inline(always)]
+unsafe fn keep_raw(slice: Slice, raw: *mut f32, thread: u32) {
+    // SAFETY: `raw` has a place for each of the slice's.
     unsafe {
         slice.for_each(thread, |index, x| {
             let at = index - slice.first;
-            if at >= slice.len {
-                return;
-            }
-            let x = transform.apply(x);
-            if !params.raw_values.is_null() {
+            if at < slice.len {
                 raw.add(at as usize).write(if x.is_nan() { f32::NEG_INFINITY } else { x });
             }
-            let id = ids.begin + at;
-            let mut admitted = true;
-            if !features.bitmask.is_null() {
-                let word = features.bitmask.add((id / u32::BITS) as usize).read();
-                admitted = word >> (id % u32::BITS) & 1 != 0;
-            }
-            if !features.allow_list.is_null() {
-                let allowed = |at: u32| features.allow_list.add(at as usize).read();
-                let at = first_from(features.n_allowed, id, allowed);
-                admitted &= at < features.n_allowed && allowed(at) == id;
-            }
-            slice.values.add(at as usize).write(if admitted { x } else { f32::NEG_INFINITY });
         });
     }
 }
@@ -166,14 +192,14 @@ unsafe fn change_logits(
 unsafe fn ban<const CLUSTER: u32>(
     crew: &Crew<CLUSTER>,
     slice: Slice,
-    ids: Ids,
+    first_id: u32,
     features: &RowFeatures,
 ) {
     let list = features.ban_list;
     // SAFETY: the list has these items.
     let id = |at: u32| unsafe { list.add(at as usize).read() };
     // SAFETY: the caller's promise.
-    unsafe { each_listed(crew, slice, ids, features.n_banned, id, |_, _| f32::NEG_INFINITY) }
+    unsafe { each_listed(crew, slice, first_id, features.n_banned, id, |_, _| f32::NEG_INFINITY) }
 }
 
 /// Adds biases.
@@ -181,7 +207,7 @@ unsafe fn ban<const CLUSTER: u32>(
 unsafe fn add_biases<const CLUSTER: u32>(
     crew: &Crew<CLUSTER>,
     slice: Slice,
-    ids: Ids,
+    first_id: u32,
     features: &RowFeatures,
 ) {
     let list = features.logit_bias;
@@ -191,7 +217,7 @@ unsafe fn add_biases<const CLUSTER: u32>(
     unsafe {
         let id = |at| (*item(at)).token;
         let edit = |at, y| add_bias(y, (*item(at)).bias);
-        each_listed(crew, slice, ids, features.n_logit_bias, id, edit);
+        each_listed(crew, slice, first_id, features.n_logit_bias, id, edit);
     }
 }
 
@@ -200,7 +226,7 @@ unsafe fn add_biases<const CLUSTER: u32>(
 unsafe fn penalize<const CLUSTER: u32>(
     crew: &Crew<CLUSTER>,
     slice: Slice,
-    ids: Ids,
+    first_id: u32,
     features: &RowFeatures,
 ) {
     let (list, penalties) = (features.seen, penalties(features));
@@ -211,16 +237,17 @@ unsafe fn penalize<const CLUSTER: u32>(
     unsafe {
         let id = |at| (*item(at)).token;
         let edit = |at, y| penalties.apply(y, (*item(at)).count, counts_first);
-        each_listed(crew, slice, ids, features.n_seen, id, edit);
+        each_listed(crew, slice, first_id, features.n_seen, id, edit);
     }
 }
 
-/// Leg: changes the values of a list's tokens that the slice has.
+/// Leg: changes the values of a list's tokens that the slice has. All are looked at: to search
+/// for the first would take more reads, each of which waits for the one before.
 #[inline(always)]
 unsafe fn each_listed<const CLUSTER: u32>(
     crew: &Crew<CLUSTER>,
     slice: Slice,
-    ids: Ids,
+    first_id: u32,
     n: u32,
     id: impl Fn(u32) -> u32,
     edit: impl Fn(u32, f32) -> f32,
@@ -228,16 +255,19 @@ unsafe fn each_listed<const CLUSTER: u32>(
     if n == 0 {
         return;
     }
-    let (from, to) = (first_from(n, ids.begin, &id), first_from(n, ids.end, &id));
     crew.leg(|thread| {
-        let mut at = from + thread;
-        while at < to {
-            // SAFETY: the id is one of the slice's; ids are distinct.
-            unsafe {
-                let value = slice.values.add((id(at) - ids.begin) as usize);
-                value.write(edit(at, value.read()));
+        let mut at = thread;
+        while at < n {
+            let place = id(at).wrapping_sub(first_id);
+            if place < slice.len {
+                // SAFETY: it is one of the slice's; ids are distinct.
+                unsafe {
+                    let value = slice.values.add(place as usize);
+                    value.write(edit(at, value.read()));
+                }
             }
-            at += THREADS;
+            // Saturates: lists may be as long as there are ids.
+            at = at.saturating_add(THREADS);
         }
     });
 }
