@@ -123,7 +123,7 @@ fn report(
     if !wanted.any() || highest == f32::NEG_INFINITY {
         return;
     }
-    ladder.fill(values, temperature);
+    ladder.weigh(values, temperature);
     let is_infinite = highest == f32::INFINITY;
     let logprob = |ladder: &Ladder, y| if is_infinite { f32::NAN } else { ladder.logprob(y) };
     for (draw, token) in drawn.iter().map(|leaders| leaders.first.token()).enumerate() {
@@ -147,8 +147,7 @@ fn report(
         report.entropies[0] = if is_infinite { f32::NAN } else { ladder.entropy(values) };
     }
     if wanted.best > 0 {
-        let best = ladder.likeliest(values, wanted.best);
-        for (token, key) in report.best_tokens.iter_mut().zip(ladder.sorted(values, best)) {
+        for (token, key) in report.best_tokens.iter_mut().zip(ladder.best(values, wanted.best)) {
             *token = key.token();
         }
         for (p, token) in report.best_logprobs.iter_mut().zip(&mut report.best_tokens) {

@@ -20,7 +20,8 @@ const RUNGS: usize = scale::RUNGS as usize;
 /// probability, and of equals the lower index comes first.
 #[derive(Debug)]
 pub(super) struct Ladder {
-    /// Whether the tokens are on their rungs.
+    /// Whether the sum of the masses is known, and whether the tokens are on their rungs.
+    weighed: bool,
     filled: bool,
     scale: Scale,
     counts: [u32; RUNGS],
@@ -34,6 +35,7 @@ pub(super) struct Ladder {
 impl Default for Ladder {
     fn default() -> Self {
         Self {
+            weighed: false,
             filled: false,
             scale: Scale::new(0.0, 0.0, 1.0, 1),
             counts: [0; RUNGS],
@@ -54,17 +56,43 @@ impl Ladder {
 
     /// Begins with other values.
     pub(super) fn clear(&mut self) {
+        self.weighed = false;
         self.filled = false;
     }
 
-    /// Puts every token on its rung at `temperature`, above 0. No value is NaN, one is above
+    /// Finds the sum of the masses at `temperature`, above 0. No value is NaN, one is above
     /// `−inf`, and they are the same since [`Self::clear`].
+    #[inline(always)]
+    pub(super) fn weigh(&mut self, values: &[f32], temperature: f32) {
+        if self.weighed && self.scale.temperature() == temperature {
+            return;
+        }
+        self.filled = false;
+        self.weighed = true;
+        let scale =
+            Scale::new(highest_of(values), lowest_of(values), temperature, values.len() as u32);
+        self.scale = scale;
+        self.total = 0;
+        for values in values.chunks(TILE_V_LEN) {
+            let mut masses = [0; TILE_V_LEN];
+            for (mass, &y) in masses.iter_mut().zip(values) {
+                *mass = scale.mass(scale.gap(y));
+            }
+            for mass in masses {
+                self.total += mass;
+            }
+        }
+    }
+
+    /// Puts every token on its rung at `temperature`, and sums the masses; values and
+    /// temperature as in [`Self::weigh`].
     #[inline(always)]
     pub(super) fn fill(&mut self, values: &[f32], temperature: f32) {
         if self.filled && self.scale.temperature() == temperature {
             return;
         }
         self.filled = true;
+        self.weighed = true;
         let (highest, lowest) = (highest_of(values), lowest_of(values));
         let scale = Scale::new(highest, lowest, temperature, values.len() as u32);
         self.scale = scale;
@@ -119,7 +147,9 @@ impl Ladder {
                 let kept = scale.moment(scale.gap(y));
                 *moment = if keeps(first + place as u32, y) { kept } else { 0 };
             }
-            sum += moments.iter().sum::<u64>();
+            for moment in moments {
+                sum += moment;
+            }
         }
         sum
     }
@@ -182,12 +212,28 @@ impl Ladder {
         }
     }
 
-    /// The keys down to that of `cut`, in descending order.
+    /// The keys of the `n` likeliest tokens, or of all if there are fewer, in descending order;
+    /// `n ≥ 1`. They reach the `n`th of the greatest values of tiles.
     #[inline(always)]
-    pub(super) fn sorted(&mut self, values: &[f32], cut: Cut) -> &[Key] {
-        let least = cut.last.score();
+    pub(super) fn best(&mut self, values: &[f32], n: u32) -> &[Key] {
+        let nth = n as usize - 1;
+        self.keys.clear();
+        for (tile, values) in (0..).zip(values.chunks(TILE_V_LEN)) {
+            let greatest = highest_of(values);
+            if greatest > f32::NEG_INFINITY {
+                self.keys.push(Key::new(greatest + 0.0, tile));
+            }
+        }
+        let mut least = f32::NEG_INFINITY;
+        if nth < self.keys.len() {
+            let (_, tile, _) = self.keys.select_nth_unstable_by_key(nth, |&key| Reverse(key));
+            least = tile.score();
+        }
         self.collect(values, |y| (y >= least) & (y > f32::NEG_INFINITY));
-        self.keys.retain(|&key| key >= cut.last);
+        if nth < self.keys.len() {
+            self.keys.select_nth_unstable_by_key(nth, |&key| Reverse(key));
+            self.keys.truncate(n as usize);
+        }
         self.keys.sort_unstable_by_key(|&key| Reverse(key));
         &self.keys
     }
@@ -246,7 +292,11 @@ fn mass_of(scale: Scale, key: Key) -> u64 {
 
 #[inline(always)]
 fn sum_of(scale: Scale, keys: &[Key]) -> u64 {
-    keys.iter().map(|&key| mass_of(scale, key)).sum()
+    let mut sum = 0;
+    for &key in keys {
+        sum += mass_of(scale, key);
+    }
+    sum
 }
 
 /// The greatest value; none is NaN.
