@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::sys::{CUgraphInstantiate_flags, CUresult, CUstreamCaptureMode, cuStreamQuery};
+use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 use flash_sampling::cuda::RawOperands;
 use flash_sampling::{
     Dtype, Error, Inputs, LayoutRule, LogitTransform, Operand, Output, Plan, ReportPart, Sampler,
@@ -11,9 +11,7 @@ use flash_sampling::{
 };
 use flash_sampling_tests::allocations::{Counting, allocations};
 use flash_sampling_tests::checks::reports::ALL;
-use flash_sampling_tests::gpu::{
-    self, DeviceCase, DeviceWeights, Gate, Gpu, Turn, assert_same, on_cpu,
-};
+use flash_sampling_tests::gpu::{self, DeviceCase, DeviceWeights, Gpu, Turn, assert_same, on_cpu};
 use flash_sampling_tests::inputs::mixes::random_case;
 use flash_sampling_tests::inputs::{
     Case, HIDDEN_STATES, Head, Matrix, Rules, WEIGHTS, params, rows_of,
@@ -207,18 +205,10 @@ fn a_call_allocates_nothing_and_does_not_wait() {
     let device_case = on_device(&gpu, &case);
     let (plan, operands) = (plan(&gpu, &device_case), device_case.operands());
     let stream = gpu.stream.cu_stream();
-    let gate = Gate::close(&gpu.stream);
-    let before = allocations();
     // SAFETY: as in `Gpu::enqueue`.
-    let done =
-        unsafe { gpu.sampler.enqueue(&plan, &device_case.problem, &operands, stream.cast()) };
-    let allocated = allocations() - before;
-    // SAFETY: the stream is alive.
-    let state = unsafe { cuStreamQuery(stream) };
-    gate.open();
-    done.expect("enqueues");
-    assert_eq!(state, CUresult::CUDA_ERROR_NOT_READY, "the gate was closed all the time");
-    assert_eq!(allocated, 0, "allocations on the host");
+    gpu.assert_only_enqueues(|| unsafe {
+        gpu.sampler.enqueue(&plan, &device_case.problem, &operands, stream.cast())
+    });
     assert_same(&case.name, &device_case.output(&gpu), &on_cpu(&case));
 }
 

@@ -1,8 +1,7 @@
 //! What each feature costs on a GPU, as a ratio to the plain call.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::Write as _;
+use std::fs;
 use std::path::Path;
 use std::ptr::without_provenance;
 
@@ -16,6 +15,7 @@ use crate::bursts::{Burst, cooled};
 use crate::ceilings::H200;
 use crate::contender::{Call, Outcome};
 use crate::gpu::{Buffer, Gpu};
+use crate::report::{CsvFile, provenance_table};
 use crate::rows::Rows;
 use crate::session::{Data, Session};
 use crate::shapes::Shape;
@@ -114,11 +114,8 @@ pub fn costs(
 /// # Errors
 /// A file cannot be written.
 pub fn write(stem: &Path, provenance: &[(String, String)], costs: &[Cost]) -> anyhow::Result<()> {
-    let mut file = File::create(stem.with_extension("csv"))?;
-    provenance.iter().try_for_each(|(name, value)| writeln!(file, "# {name}: {value}"))?;
-    let mut csv = csv::Writer::from_writer(file);
-    costs.iter().try_for_each(|cost| csv.serialize(cost))?;
-    csv.flush()?;
+    let mut csv = CsvFile::create(&stem.with_extension("csv"), provenance)?;
+    costs.iter().try_for_each(|cost| csv.push(cost))?;
     let mut text = String::from("# Features on a GPU\n\n");
     text += "Written by `cargo bench -p flash-sampling-benches --bench decode -- --features`, never by hand.\n";
     text += "Every row of a call asks for the feature; microseconds of a whole call by graph replay, and the median of the ratios to the plain call of the same round.\n";
@@ -126,10 +123,7 @@ pub fn write(stem: &Path, provenance: &[(String, String)], costs: &[Cost]) -> an
         text,
         "Logits have unit variance, and the temperature is {TEMPERATURE} unless the name says otherwise.\n\n"
     );
-    text += "| | |\n| --- | --- |\n";
-    for (name, value) in provenance {
-        let _ = writeln!(text, "| {name} | {value} |");
-    }
+    provenance_table(&mut text, provenance);
     for cells in costs.chunk_by(|a, b| a.shape == b.shape) {
         let Cost { shape, vocab, hidden, .. } = &cells[0];
         let _ = writeln!(text, "\n## {shape}: V = {vocab}, D = {hidden}\n");

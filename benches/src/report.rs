@@ -3,6 +3,8 @@
 
 mod tables;
 
+pub use tables::provenance_table;
+
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write as _};
@@ -118,7 +120,7 @@ impl CsvFile {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn push(&mut self, record: &Record) -> anyhow::Result<()> {
+    pub fn push(&mut self, record: &impl Serialize) -> anyhow::Result<()> {
         self.0.serialize(record)?;
         Ok(self.0.flush()?)
     }

@@ -25,10 +25,7 @@ impl Run {
         text +=
             "Written by `cargo bench -p flash-sampling-benches --bench decode`, never by hand.\n";
         text += "Microseconds of a whole call by graph replay on random bf16 data: median (10th to 90th percentile).\n\n";
-        text += "| | |\n| --- | --- |\n";
-        for (name, value) in &self.provenance {
-            row(&mut text, [name.clone(), value.clone()]);
-        }
+        provenance_table(&mut text, &self.provenance);
         for shape in self.shapes() {
             for protocol in Protocol::ALL {
                 let cells = self.cells(shape, protocol);
@@ -132,6 +129,14 @@ fn rule(text: &mut String, header: Vec<String>) {
     let columns = header.len();
     row(text, header);
     row(text, vec!["---".to_owned(); columns]);
+}
+
+/// Where a run's numbers come from.
+pub fn provenance_table(text: &mut String, provenance: &[(String, String)]) {
+    *text += "| | |\n| --- | --- |\n";
+    for (name, value) in provenance {
+        row(text, [name.clone(), value.clone()]);
+    }
 }
 
 fn row(text: &mut String, columns: impl IntoIterator<Item = String>) {

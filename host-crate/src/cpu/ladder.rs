@@ -20,9 +20,8 @@ const RUNGS: usize = scale::RUNGS as usize;
 /// probability, and of equals the lower index comes first.
 #[derive(Debug)]
 pub(super) struct Ladder {
-    /// Whether the sum of the masses is known, and whether the tokens are on their rungs.
-    weighed: bool,
-    filled: bool,
+    /// What is known of the values, at the scale's temperature.
+    known: Known,
     scale: Scale,
     counts: [u32; RUNGS],
     masses: [u64; RUNGS],
@@ -32,11 +31,20 @@ pub(super) struct Ladder {
     keys: Vec<Key>,
 }
 
+/// What a ladder knows, each with what comes before.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+enum Known {
+    Nothing,
+    /// The sum of the masses.
+    Mass,
+    /// Which tokens are on which rung.
+    Rungs,
+}
+
 impl Default for Ladder {
     fn default() -> Self {
         Self {
-            weighed: false,
-            filled: false,
+            known: Known::Nothing,
             scale: Scale::new(0.0, 0.0, 1.0, 1),
             counts: [0; RUNGS],
             masses: [0; RUNGS],
@@ -56,22 +64,29 @@ impl Ladder {
 
     /// Begins with other values.
     pub(super) fn clear(&mut self) {
-        self.weighed = false;
-        self.filled = false;
+        self.known = Known::Nothing;
+    }
+
+    /// Begins to find out what is `wanted` at `temperature`, unless it is known.
+    #[inline(always)]
+    fn begin(&mut self, values: &[f32], temperature: f32, wanted: Known) -> bool {
+        if self.known >= wanted && self.scale.temperature() == temperature {
+            return false;
+        }
+        self.known = wanted;
+        let (highest, lowest) = (highest_of(values), lowest_of(values));
+        self.scale = Scale::new(highest, lowest, temperature, values.len() as u32);
+        true
     }
 
     /// Finds the sum of the masses at `temperature`, above 0. No value is NaN, one is above
     /// `−inf`, and they are the same since [`Self::clear`].
     #[inline(always)]
     pub(super) fn weigh(&mut self, values: &[f32], temperature: f32) {
-        if self.weighed && self.scale.temperature() == temperature {
+        if !self.begin(values, temperature, Known::Mass) {
             return;
         }
-        self.filled = false;
-        self.weighed = true;
-        let scale =
-            Scale::new(highest_of(values), lowest_of(values), temperature, values.len() as u32);
-        self.scale = scale;
+        let scale = self.scale;
         self.total = 0;
         for values in values.chunks(TILE_V_LEN) {
             let mut masses = [0; TILE_V_LEN];
@@ -88,14 +103,10 @@ impl Ladder {
     /// temperature as in [`Self::weigh`].
     #[inline(always)]
     pub(super) fn fill(&mut self, values: &[f32], temperature: f32) {
-        if self.filled && self.scale.temperature() == temperature {
+        if !self.begin(values, temperature, Known::Rungs) {
             return;
         }
-        self.filled = true;
-        self.weighed = true;
-        let (highest, lowest) = (highest_of(values), lowest_of(values));
-        let scale = Scale::new(highest, lowest, temperature, values.len() as u32);
-        self.scale = scale;
+        let scale = self.scale;
         self.counts = [0; RUNGS];
         self.masses = [0; RUNGS];
         for values in values.chunks(TILE_V_LEN) {
