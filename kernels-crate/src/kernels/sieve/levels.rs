@@ -23,8 +23,8 @@ const FEW: u32 = 16;
 
 impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
     /// Whether a call's first tile waits for what other blocks' have reached: the first to
-    /// end would pass half of its pairs. Where warpgroups take turns their time is hidden.
-    const WAITS: bool = M_TILES == 1;
+    /// end would pass half of its pairs. With fewer rows memory is what everybody waits for.
+    const WAITS: bool = Self::ROWS >= 96;
 
     /// Reads the scores that the call's rows have reached. Tells whether one of the
     /// thread's rows has reached none.
