@@ -138,6 +138,7 @@ impl Problem {
             margins: null_mut(),
             workspace: null_mut(),
             values: null_mut(),
+            admitting: null(),
             weights_stride: self.weights_stride(),
             hidden_stride: self.hidden_stride(),
             batch: self.batch(),

@@ -71,6 +71,9 @@ pub struct SampleParams {
     pub workspace: *mut u8,
     /// `[B, kept::values_stride(V)]` f32, written with the logits after the bias, or null.
     pub values: *mut f32,
+    /// `[B]`: what rows ask for, if nobody asks for the logits of tokens that no row admits;
+    /// or null. Tiles of such tokens need not be multiplied.
+    pub admitting: *const kept::RowFeatures,
     /// Elements from one row of the weights to the next.
     pub weights_stride: u64,
     /// Elements from one row of the hidden states to the next.

@@ -1,5 +1,7 @@
 //! The kernels. Which variants each serves is in [`crate::abi::VARIANTS`].
 
+#[cfg(target_arch = "nvptx64")]
+mod admit;
 pub mod finish;
 pub mod noise_probe;
 pub mod sample_kept;

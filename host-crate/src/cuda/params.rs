@@ -28,6 +28,7 @@ pub(super) fn sample_params(
     finish: Option<&Finish>,
     operands: &RawOperands,
 ) -> SampleParams {
+    let asked = problem.features();
     SampleParams {
         bias: at_if(problem.has_bias(), operands.bias),
         temperatures: at(operands.temperatures),
@@ -39,6 +40,7 @@ pub(super) fn sample_params(
         margins: at(operands.margins),
         workspace: at(operands.workspace),
         values: at_if(finish.is_some(), operands.kept),
+        admitting: at_if(asked.rows && !asked.raw.any(), operands.features),
         ..problem.sample_params()
     }
 }

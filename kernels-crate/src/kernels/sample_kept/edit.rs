@@ -8,6 +8,7 @@ use super::{features, penalties, transform};
 use crate::abi::kept::{RowFeatures, THREADS};
 use crate::arch;
 use crate::candidate::Key;
+use crate::dims::first_from;
 use crate::score::token_value;
 use crate::status::Status;
 use crate::transform::{LogitTransform, add_bias};
@@ -270,19 +271,4 @@ unsafe fn each_listed<const CLUSTER: u32>(
             at = at.saturating_add(THREADS);
         }
     });
-}
-
-/// The first of `n` items, in ascending order of their ids, with an id from `least` on.
-#[inline(always)]
-fn first_from(n: u32, least: u32, id: impl Fn(u32) -> u32) -> u32 {
-    let (mut from, mut to) = (0, n);
-    while from < to {
-        let middle = from + (to - from) / 2;
-        if id(middle) < least {
-            from = middle + 1;
-        } else {
-            to = middle;
-        }
-    }
-    from
 }
