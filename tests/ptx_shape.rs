@@ -241,7 +241,8 @@ fn mma_synchronization_is_where_the_source_has_it() {
         // One load a tile; one serves two fragments of the hidden states.
         let loads = steps * (2 + fragments.div_ceil(2));
         assert_eq!(entry.count("ldmatrix.sync"), loads, "{at}: ldmatrix");
-        assert_queue(entry, at);
+        // Before the first tile's loads, and after each tile's, at the two places of a load.
+        assert_votes(entry, 1 + 2, at);
         assert_eq!(entry.count("bar.sync"), 3 + 2 + 4, "{at}: bar.sync");
         assert_eq!(entry.count("bar.red"), 1 + 1, "{at}: bar.red");
         let synchronizing =
@@ -253,10 +254,11 @@ fn mma_synchronization_is_where_the_source_has_it() {
     });
 }
 
-/// Which slots have pairs to queue, and which lanes of each of two columns.
-fn assert_queue(entry: &Entry, at: &str) {
+/// Which slots have pairs to queue, which lanes of each of two columns, and at so many places
+/// whether the rows admit a tile's tokens.
+fn assert_votes(entry: &Entry, admits: usize, at: &str) {
     assert_eq!(entry.count("redux.sync"), 1, "{at}: redux");
-    assert_eq!(entry.count("vote.sync"), 2, "{at}: vote");
+    assert_eq!(entry.count("vote.sync"), 2 + admits, "{at}: vote");
     assert_eq!(entry.count("shfl.sync"), 0, "{at}: shfl");
 }
 
@@ -317,18 +319,18 @@ fn sm90_products_are_whole_slabs() {
 /// the hint warps: one after the rows, and where tiles are shared a reduction over the
 /// levels. Of a consumer warpgroup: one after the first levels, one after they are shared,
 /// one to hand over and its reduction, one between writing and clearing, where tiles
-/// alternate a reduction over the levels, and where they are shared one over the rows for which
-/// no other tile is better.
+/// alternate a reduction over the levels, and in tiles of many rows one over the rows for
+/// which no other tile is better.
 #[test]
 fn sm90_synchronization_is_where_the_source_has_it() {
     for_each_variant(Kernel::SampleSm90, |variant, entry, at| {
         let clustered = usize::from(variant.cluster > 1);
         assert_eq!(entry.count("bar.sync"), 6 - clustered, "{at}: bar.sync");
-        let shared = usize::from(sm90::m_tiles(variant.tile_b) == 1);
-        assert_eq!(entry.count("bar.red"), 2 + shared, "{at}: bar.red");
+        let many_rows = usize::from(variant.tile_b >= 96);
+        assert_eq!(entry.count("bar.red"), 2 + many_rows, "{at}: bar.red");
         // An arrival and a wait each.
         assert_eq!(entry.count("barrier.cluster"), 2 * 2 * clustered, "{at}: barrier.cluster");
-        assert_queue(entry, at);
+        assert_votes(entry, 1, at);
         assert_eq!(entry.count("setmaxnreg"), 2, "{at}: setmaxnreg");
         // The block lets the next kernel start; each role waits for the kernel before.
         assert_eq!(entry.count("griddepcontrol.launch_dependents"), 1, "{at}: dependents");

@@ -159,6 +159,7 @@ impl Call for SampledCall<'_> {
             margins: null_mut(),
             workspace: without_provenance_mut(address(workspace)),
             values: null_mut(),
+            features: null(),
             weights_stride: self.shape.hidden.into(),
             hidden_stride: self.shape.hidden.into(),
             batch: self.batch,
@@ -168,6 +169,8 @@ impl Call for SampledCall<'_> {
             first_token: 0,
             weights_dtype: Dtype::Bf16 as u32,
             hidden_dtype: Dtype::Bf16 as u32,
+            skips_banned: 0,
+            applies_rules: 0,
         };
         let mut arguments = [(&raw mut logits).cast(), (&raw mut params).cast()];
         let function = self.kernels.sample_logits;

@@ -44,6 +44,9 @@ pub struct Plan {
     /// Memory for the rows' values on a GPU: `B · V` f32 and little more, or twice that, if the
     /// problem has features. 0 on the CPU, which has its own.
     pub kept_bytes: u64,
+    /// Whether rows whose rules and penalties are all that they ask for are done with the
+    /// variant's kernel: on a GPU, where neither reports nor a transform are asked for.
+    pub applies_rules: bool,
     /// The kernel behind the variant's: on a GPU, where the problem has features.
     pub finish: Option<Finish>,
     /// Every other variant of the machine's kind, with why it does not run.
@@ -119,6 +122,11 @@ impl fmt::Display for Plan {
         if let Some(finish) = &self.finish {
             finish.fmt(f)?;
             writeln!(f, "kept bytes       {}", self.kept_bytes)?;
+            writeln!(
+                f,
+                "rules            {}",
+                if self.applies_rules { "at once" } else { "then" }
+            )?;
         }
         let names = self.refused.iter().map(|refusal| refusal.variant.name().len());
         let width = names.max().unwrap_or(0);
@@ -165,6 +173,7 @@ impl Plan {
             shared_bytes: chosen.shared_bytes,
             workspace_bytes: workspace_bytes(problem),
             kept_bytes: finish.map_or(0, |finish| finish.kept_bytes),
+            applies_rules: chosen.applies_rules() && problem.features().rows_alone(),
             finish,
             refused: refused(
                 VARIANTS.iter().filter(|variant| variant.name != chosen.name),
@@ -187,6 +196,7 @@ impl Plan {
             shared_bytes: 0,
             workspace_bytes: workspace_bytes(problem),
             kept_bytes: 0,
+            applies_rules: false,
             finish: None,
             refused: refused(
                 CpuVariant::ALL.into_iter().filter(|&variant| variant != chosen),
@@ -368,6 +378,27 @@ mod tests {
         let many = Problem::builder(5_000, 1_000, 64).features(features).build().unwrap();
         let grid = plan(&many).finish.unwrap().grid;
         assert_eq!(grid, 4 * (H200.multiprocessors / 8) * 8, "four waves of clusters");
+    }
+
+    #[test]
+    fn rules_alone_are_applied_at_once_where_tiles_are_small() {
+        let plan = |batch, features, forced: Option<&str>| {
+            let problem = Problem::builder(batch, 1_000, 64).features(features).build().unwrap();
+            Plan::for_gpu(&problem, &H200, forced).unwrap()
+        };
+        let rows = Features { rows: true, ..Features::NONE };
+        for (batch, forced, at_once) in [
+            (1, None, true),
+            (64, None, true),
+            (65, None, false),
+            (65, Some("mma_b64_bf16"), true),
+            (1, Some("simt"), false),
+        ] {
+            assert_eq!(plan(batch, rows, forced).applies_rules, at_once, "{batch} {forced:?}");
+        }
+        let raw = Wanted { ranks: true, ..Wanted::NONE };
+        assert!(!plan(1, Features { raw, ..rows }, None).applies_rules);
+        assert!(!plan(1, Features::NONE, None).applies_rules);
     }
 
     #[test]

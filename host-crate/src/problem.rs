@@ -138,6 +138,7 @@ impl Problem {
             margins: null_mut(),
             workspace: null_mut(),
             values: null_mut(),
+            features: null(),
             weights_stride: self.weights_stride(),
             hidden_stride: self.hidden_stride(),
             batch: self.batch(),
@@ -147,6 +148,8 @@ impl Problem {
             first_token: self.first_token(),
             weights_dtype: self.weights_dtype() as u32,
             hidden_dtype: self.hidden_dtype() as u32,
+            skips_banned: 0,
+            applies_rules: 0,
         }
     }
 

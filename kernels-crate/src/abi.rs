@@ -71,6 +71,8 @@ pub struct SampleParams {
     pub workspace: *mut u8,
     /// `[B, kept::values_stride(V)]` f32, written with the logits after the bias, or null.
     pub values: *mut f32,
+    /// `[B]`: what rows ask for, or null if they ask for nothing.
+    pub features: *const kept::RowFeatures,
     /// Elements from one row of the weights to the next.
     pub weights_stride: u64,
     /// Elements from one row of the hidden states to the next.
@@ -89,6 +91,12 @@ pub struct SampleParams {
     pub weights_dtype: u32,
     /// [`Dtype`] of the hidden states.
     pub hidden_dtype: u32,
+    /// Whether nobody asks for the logits of tokens that no row admits, 0 or 1: tiles of such
+    /// tokens need not be multiplied.
+    pub skips_banned: u32,
+    /// Whether the sampling kernel applies the rules of rows without filters, which are then
+    /// done, 0 or 1: [`Variant::applies_rules`].
+    pub applies_rules: u32,
 }
 
 /// Rows of a vocabulary tile, in every kernel: tiles begin at global ids that are
@@ -116,6 +124,19 @@ pub mod sieve {
     /// Bytes of a hint.
     pub const HINT_BYTES: u32 = 4;
 
+    /// Batch rows of the largest tile whose rows' rules a sieve applies: beyond, there are no
+    /// registers for it.
+    pub const RULED_ROWS: u32 = 64;
+    /// Words of a bitmask for a vocabulary tile.
+    pub const RULE_WORDS: u32 = super::TILE_V / u32::BITS;
+    /// Bytes of a batch row's rules: two bits a token, and whether its values are kept.
+    pub const RULES_BYTES: u32 = RULE_WORDS * 8 + 8;
+
+    /// Bytes of the rules of a sieve for `rows` batch rows.
+    pub const fn rules_bytes(rows: u32) -> u32 {
+        if rows <= RULED_ROWS { rows * RULES_BYTES } else { 0 }
+    }
+
     /// Pairs that a warp's queue holds: less than one a lane, and two a lane on top.
     pub const QUEUE: u32 = 96;
 
@@ -125,11 +146,12 @@ pub mod sieve {
     }
 
     /// Shared memory of a sieve for `rows` batch rows, of `m_tiles` · 64 tokens: rows,
-    /// queues, and a hint a group and row.
+    /// queues, a hint a group and row, and rules.
     pub const fn bytes(m_tiles: u32, rows: u32) -> u32 {
         rows * ROW_BYTES
             + WARPS * QUEUE * (PAIR_BYTES + PLACE_BYTES)
             + groups(m_tiles) * rows * HINT_BYTES
+            + rules_bytes(rows)
     }
 }
 

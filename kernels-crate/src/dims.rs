@@ -24,6 +24,21 @@ pub const fn output_index(row: u32, draws: u32, draw: u32) -> u64 {
     row as u64 * draws as u64 + draw as u64
 }
 
+/// The first of `n` items, in ascending order of their ids, with an id from `least` on.
+#[inline(always)]
+pub fn first_from(n: u32, least: u32, id: impl Fn(u32) -> u32) -> u32 {
+    let (mut from, mut to) = (0, n);
+    while from < to {
+        let middle = from + (to - from) / 2;
+        if id(middle) < least {
+            from = middle + 1;
+        } else {
+            to = middle;
+        }
+    }
+    from
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

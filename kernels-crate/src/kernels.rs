@@ -1,7 +1,10 @@
 //! The kernels. Which variants each serves is in [`crate::abi::VARIANTS`].
 
+#[cfg(target_arch = "nvptx64")]
+mod admit;
 pub mod finish;
 pub mod noise_probe;
+pub mod rules;
 pub mod sample_kept;
 #[cfg(target_arch = "nvptx64")]
 pub mod sample_mma;

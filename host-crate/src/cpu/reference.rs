@@ -64,10 +64,10 @@ impl Scratch {
                 scores: output.scores.as_mut_ptr(),
                 margins: output.margins.as_mut_ptr(),
                 workspace: self.workspace.as_mut_ptr().cast(),
+                features: self.features.as_ptr(),
                 values: if keeps_rows { self.values.as_mut_ptr() } else { null_mut() },
                 ..problem.sample_params()
             },
-            features: self.features.as_ptr(),
             raw: report_params(&mut output.raw),
             processed: report_params(&mut output.processed),
             raw_values: if run.raw.any() { self.raw_values.as_mut_ptr() } else { null_mut() },

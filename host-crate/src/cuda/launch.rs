@@ -55,7 +55,7 @@ pub(super) unsafe fn sample(
     };
     let mut weights = operands.weights;
     let mut hidden_states = operands.hidden_states;
-    let mut params = sample_params(problem, plan.finish.as_ref(), operands);
+    let mut params = sample_params(problem, plan, operands);
     let geometry =
         Geometry { blocks: plan.grid, threads: variant.threads, shared_bytes: plan.shared_bytes };
     // SAFETY: a sampling entry takes its two matrices and `SampleParams` (`abi.rs`); the

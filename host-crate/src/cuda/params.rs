@@ -7,7 +7,7 @@ use flash_sampling_kernels::abi::kept::{KeptParams, ReportParams};
 
 use super::driver::Address;
 use super::{RawOperands, RawReport};
-use crate::plan::Finish;
+use crate::plan::{Finish, Plan};
 use crate::problem::{Features, Problem};
 use crate::report::Wanted;
 
@@ -25,9 +25,10 @@ fn at_if<T>(wanted: bool, address: Address) -> *mut T {
 /// rows, if there is one.
 pub(super) fn sample_params(
     problem: &Problem,
-    finish: Option<&Finish>,
+    plan: &Plan,
     operands: &RawOperands,
 ) -> SampleParams {
+    let asked = problem.features();
     SampleParams {
         bias: at_if(problem.has_bias(), operands.bias),
         temperatures: at(operands.temperatures),
@@ -38,7 +39,10 @@ pub(super) fn sample_params(
         scores: at(operands.scores),
         margins: at(operands.margins),
         workspace: at(operands.workspace),
-        values: at_if(finish.is_some(), operands.kept),
+        values: at_if(plan.finish.is_some(), operands.kept),
+        features: at_if(asked.rows, operands.features),
+        skips_banned: (!asked.raw.any()).into(),
+        applies_rules: plan.applies_rules.into(),
         ..problem.sample_params()
     }
 }
@@ -50,13 +54,12 @@ pub(super) fn kept_params(
     operands: &RawOperands,
     sample: SampleParams,
 ) -> KeptParams {
-    let Features { rows, raw, processed, transform } = problem.features();
+    let Features { raw, processed, transform, .. } = problem.features();
     let part = |offset: Option<u64>| {
         at_if::<u8>(offset.is_some(), operands.kept + offset.unwrap_or_default())
     };
     KeptParams {
         sample,
-        features: at_if(rows, operands.features),
         raw: report_params(raw, &operands.raw),
         processed: report_params(processed, &operands.processed),
         raw_values: part(finish.raw_values).cast(),

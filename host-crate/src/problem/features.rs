@@ -43,6 +43,11 @@ impl Features {
             || scale != LogitTransform::NONE.scale
     }
 
+    /// Whether that is what rows may ask for, and nothing that the call asks for all of them.
+    pub(crate) fn rows_alone(&self) -> bool {
+        self.rows && !Self { rows: false, ..*self }.any()
+    }
+
     /// Checks the values that it has.
     pub(super) fn check(self) -> Result<Checked, Error> {
         check_transform(self.transform)?;
@@ -122,6 +127,9 @@ mod tests {
         assert_eq!(problems()[0], builder().build().unwrap());
         let any = distinct.map(|features| features.any());
         assert_eq!(any, [false, true, true, true, true, true]);
+        let alone = distinct.map(|features| features.rows_alone());
+        assert_eq!(alone, [false, true, false, false, false, false]);
+        assert!(!Features { rows: true, ..capped(30.0) }.rows_alone());
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! Rows whose values outlive their tiles: those with rules, penalties or filters, and all
-//! rows of a call with reports or a transform. The sampling kernel leaves their logits in
-//! memory, and one more kernel, launched behind it, finishes them
-//! (`kernels/sample_kept.rs`).
+//! Rows whose values outlive their tiles: those with filters, those with rules or penalties
+//! where the sampling kernel does not apply them itself, and all rows of a call with reports or
+//! a transform. The sampling kernel leaves their logits in memory, and one more kernel,
+//! launched behind it, finishes them (`kernels/sample_kept.rs`).
 
 use core::mem::size_of;
 use core::ptr::{null, null_mut};
@@ -240,8 +240,6 @@ impl ReportParams {
 pub struct KeptParams {
     /// The call's, whose `values` are there.
     pub sample: SampleParams,
-    /// `[B]`, or null if rows ask for nothing.
-    pub features: *const RowFeatures,
     /// Of the model's distribution.
     pub raw: ReportParams,
     /// Of each row's.

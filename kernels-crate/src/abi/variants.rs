@@ -1,6 +1,6 @@
 //! The compiled sampling kernels.
 
-use super::{Dtype, TILE_V, mma, simt, sm90};
+use super::{Dtype, TILE_V, mma, sieve, simt, sm90};
 use crate::dims::ceil_div;
 
 /// Which kernel a variant is an instance of.
@@ -52,6 +52,11 @@ impl Variant {
         } else {
             compute_capability >= self.compute_capability
         }
+    }
+
+    /// Whether the kernel can apply the rules of rows itself.
+    pub const fn applies_rules(&self) -> bool {
+        !matches!(self.kernel, Kernel::SampleSimt) && self.tile_b <= sieve::RULED_ROWS
     }
 
     /// Rows of both matrices that a batch of `batch` rows has blocks read for each

@@ -1,6 +1,6 @@
 //! *Computes*, from the logits that a sampling kernel left in memory, the tokens of *kept*
-//! rows: those with rules, penalties or filters, and all rows of a call with reports or a
-//! transform. Of other rows the sampling kernel's answer stands.
+//! rows: those with filters, those with rules or penalties that the sampling kernel has not
+//! applied, and all rows of a call with reports or a transform. Of other rows the sampling kernel's answer stands.
 //!
 //! *Operands*: [`KeptParams`], naturally aligned. The outputs and, where slices are not in
 //! shared memory, the logits of kept rows are written; outputs alias nothing.
@@ -40,7 +40,8 @@ use crate::abi::kept::{KeptParams, RowFeatures, THREADS};
 use crate::arch;
 use crate::candidate::Key;
 use crate::filters::Filters;
-use crate::transform::{LogitTransform, Penalties};
+use crate::kernels::rules;
+use crate::transform::LogitTransform;
 
 const THREADS_LEN: usize = THREADS as usize;
 
@@ -74,11 +75,12 @@ pub unsafe fn sample_kept<const CLUSTER: u32>(
 /// What a row asks for.
 #[inline(always)]
 unsafe fn features(params: &KeptParams, row: u32) -> RowFeatures {
-    if params.features.is_null() {
+    let features = params.sample.features;
+    if features.is_null() {
         return RowFeatures::NONE;
     }
     // SAFETY: `row < B`.
-    unsafe { params.features.add(row as usize).read() }
+    unsafe { features.add(row as usize).read() }
 }
 
 /// Whether a row is finished here. The same in all threads of a cluster.
@@ -87,6 +89,9 @@ unsafe fn is_kept(params: &KeptParams, row: u32) -> bool {
     // SAFETY: `row < B`.
     let (features, temperature) =
         unsafe { (features(params, row), params.sample.temperatures.add(row as usize).read()) };
+    if params.sample.applies_rules != 0 {
+        return Filters::new(&features, temperature).any();
+    }
     let is_plain = transform(params) == LogitTransform::NONE;
     params.raw.any() | params.processed.any() | !is_plain | asks(&features, temperature)
 }
@@ -94,18 +99,7 @@ unsafe fn is_kept(params: &KeptParams, row: u32) -> bool {
 /// Whether a row asks for anything that makes it a kept one.
 #[inline(always)]
 pub fn asks(features: &RowFeatures, temperature: f32) -> bool {
-    (features.n_seen > 0 && penalties(features) != Penalties::NONE)
-        | (features.n_logit_bias > 0)
-        | (features.n_banned > 0)
-        | !features.bitmask.is_null()
-        | !features.allow_list.is_null()
-        | Filters::new(features, temperature).any()
-}
-
-#[inline(always)]
-fn penalties(features: &RowFeatures) -> Penalties {
-    let RowFeatures { repetition, frequency, presence, .. } = *features;
-    Penalties { repetition, frequency, presence }
+    rules::any(features) | Filters::new(features, temperature).any()
 }
 
 #[inline(always)]
@@ -138,7 +132,7 @@ unsafe fn finish_row<const CLUSTER: u32>(
                 if Filters::new(&features(params, view.row()), temperature).any()
                     && edited.highest.is_finite()
                 {
-                    let features = &*params.features.add(view.row() as usize);
+                    let features = &*params.sample.features.add(view.row() as usize);
                     last = Filters::new(features, temperature).last_of(&mut of_row);
                 }
                 draw::draw(of_row.crew, view, last, edited.status);

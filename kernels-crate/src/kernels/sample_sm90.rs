@@ -60,6 +60,7 @@ mod ring;
 pub use consumer::WgmmaElement;
 
 use self::ring::Ring;
+use super::admit::{self, Ids};
 use super::schedule::{Schedule, Tile};
 use crate::abi::{SampleParams, TILE_V, sm90};
 use crate::arch;
@@ -109,6 +110,20 @@ impl<'a> Call<'a> {
     #[inline(always)]
     fn holds_tokens(&self, tile: &Tile) -> bool {
         tile.vocab_row > -(TILE_V as i64) && tile.vocab_row < self.params.vocab as i64
+    }
+
+    /// Whether no row admits any token of the cluster's tiles, of which this is one.
+    ///
+    /// # Safety
+    /// All lanes of a warp, after the kernels before have ended.
+    #[inline(always)]
+    unsafe fn are_banned(&self, tile: &Tile, tile_b: u32) -> bool {
+        let begin = tile.token.wrapping_sub(self.rank * TILE_V);
+        let ids = Ids { begin, end: begin.saturating_add(sm90::cluster(tile_b) * TILE_V) };
+        let first_row = tile.tile_b * tile_b;
+        let rows = (first_row, core::cmp::min(first_row + tile_b, self.params.batch));
+        // SAFETY: the caller's promise.
+        unsafe { admit::banned(self.params, ids, rows, arch::thread_idx() % 32) }
     }
 
     /// The slab that a tile's sums begin with, the same for the tiles of a cluster. Blocks

@@ -18,19 +18,24 @@
 //!
 //! The result is exact: each test compares bounds, and every step rounds monotonically.
 //!
-//! *Shared memory*: `abi::sieve::bytes` for each 128 threads: rows, queues, hints.
+//! Where rows have rules, the tile begins with them (`rules.rs`).
+//!
+//! *Shared memory*: `abi::sieve::bytes` for each 128 threads: rows, queues, hints, rules.
 //!
 //! *Measured*: `docs/findings/`.
 
 mod hint;
 mod levels;
+mod rules;
 mod scan;
 mod store;
+
+pub(super) use rules::Marks;
 
 use super::finish::Workspace;
 use super::sample_simt::row_params;
 use super::schedule::Tile;
-use crate::abi::sieve::{PAIR_BYTES, PLACE_BYTES, QUEUE, ROW_BYTES, THREADS, WARPS};
+use crate::abi::sieve::{HINT_BYTES, PAIR_BYTES, PLACE_BYTES, QUEUE, ROW_BYTES, THREADS, WARPS};
 use crate::abi::{SampleParams, TILE_V, sieve};
 use crate::arch;
 use crate::gumbel::Hint;
@@ -80,7 +85,7 @@ pub(super) struct Sieve<'a, const M_TILES: usize, const N_TILES: usize> {
     /// Named barrier of the four warps.
     barrier: u32,
     /// `abi::sieve::bytes`: rows `[ROWS]`, the warps' queues and places `[WARPS, QUEUE]`,
-    /// hints `[GROUPS, ROWS]`.
+    /// hints `[GROUPS, ROWS]`, rules `[ROWS]`.
     shared: *mut u8,
 }
 
@@ -90,6 +95,7 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
     const QUEUES_AT: u32 = Self::ROWS * ROW_BYTES;
     const PLACES_AT: u32 = Self::QUEUES_AT + WARPS * QUEUE * PAIR_BYTES;
     const HINTS_AT: u32 = Self::PLACES_AT + WARPS * QUEUE * PLACE_BYTES;
+    const RULES_AT: u32 = Self::HINTS_AT + Self::GROUPS * Self::ROWS * HINT_BYTES;
 
     /// # Safety
     /// `shared` has room for `abi::sieve::bytes`, aligned to 16; `thread < THREADS`.
@@ -230,8 +236,8 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
         }
     }
 
-    /// Turns finished sums into candidates, for every draw. The hints and levels of
-    /// draw 0 are there; `unset` is what [`Self::raise_levels`] told.
+    /// Turns finished sums into candidates, for every draw. The rules, and the hints and levels
+    /// of draw 0 are there; `unset` is what [`Self::raise_levels`] told.
     ///
     /// # Safety
     /// All threads of the four warps; `tile` is one of the call's.
@@ -246,11 +252,10 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
         let (mut draw, mut unset) = (0, unset);
         // SAFETY: the caller's promise.
         unsafe {
-            self.to_values(sums, tile);
-            self.store(sums, tile, first_row);
+            let marks = self.begin_tile(sums, tile, first_row);
             loop {
                 let unset_anywhere = arch::warps_any(unset, self.barrier, THREADS);
-                self.offer_draw(sums, tile, first_row, draw, unset_anywhere);
+                self.offer_draw(sums, marks, tile, first_row, draw, unset_anywhere);
                 if self.params.draws == 1 {
                     break;
                 }
@@ -269,6 +274,25 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
         }
     }
 
+    /// Turns finished sums into values, leaves those in memory that are kept, and applies rules.
+    ///
+    /// # Safety
+    /// As [`Self::offer_tile`].
+    #[inline(always)]
+    pub(super) unsafe fn begin_tile(
+        &self,
+        sums: &mut Sums<M_TILES, N_TILES>,
+        tile: Tile,
+        first_row: u32,
+    ) -> Marks {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.to_values(sums, tile);
+            self.store(sums, tile, first_row);
+            self.apply_rules(sums, first_row)
+        }
+    }
+
     /// Turns values into candidates, for one draw, whose hints and levels are there;
     /// `unset` where one of the rows has no level, the same in all threads.
     ///
@@ -278,6 +302,7 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
     pub(super) unsafe fn offer_draw(
         &self,
         values: &mut Sums<M_TILES, N_TILES>,
+        marks: Marks,
         tile: Tile,
         first_row: u32,
         draw: u32,
@@ -288,18 +313,18 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
         unsafe {
             // A margin's level is that of the second, which this does not bound.
             if unset && self.params.margins.is_null() {
-                sieve.set_levels(values);
+                sieve.set_levels(values, marks);
                 arch::warps_barrier(self.barrier, THREADS);
                 sieve.share_levels(first_row, draw);
                 arch::warps_barrier(self.barrier, THREADS);
             }
-            sieve.scan(values, tile, first_row, draw);
+            sieve.scan(values, marks, tile, first_row, draw);
         }
     }
 
     /// Adds the bias to the sums and takes tokens outside the vocabulary out.
     #[inline(always)]
-    pub(super) unsafe fn to_values(&self, sums: &mut Sums<M_TILES, N_TILES>, tile: Tile) {
+    unsafe fn to_values(&self, sums: &mut Sums<M_TILES, N_TILES>, tile: Tile) {
         let vocab = self.params.vocab as i64;
         let whole = tile.vocab_row >= 0 && tile.vocab_row + TILE_V as i64 <= vocab;
         if whole && self.params.bias.is_null() {

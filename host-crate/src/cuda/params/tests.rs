@@ -79,8 +79,7 @@ fn natively(
         (address(&mut kept), plan.kept_bytes),
     );
     output.resize(&problem).unwrap();
-    let finish = plan.finish.as_ref();
-    let sample = sample_params(&problem, finish, &operands);
+    let sample = sample_params(&problem, &plan, &operands);
     let mut simt = Box::<sample_simt::Shared>::new_uninit();
     let mut shared = Box::<sample_kept::Shared>::new_uninit();
     let mut slice = vec![f32::NAN; slice_len(problem.vocab(), 1) as usize];
@@ -89,7 +88,7 @@ fn natively(
         let weights = with_exposed_provenance(operands.weights as usize);
         let states = with_exposed_provenance(operands.hidden_states as usize);
         sample_simt::sample_simt(weights, states, &sample, simt.as_mut_ptr(), 0, 1);
-        if let Some(finish) = finish {
+        if let Some(finish) = &plan.finish {
             let params = kept_params(&problem, finish, &operands, sample);
             let (shared, slice) = (shared.as_mut_ptr(), slice.as_mut_ptr());
             sample_kept::sample_kept::<1>(&params, shared, slice, 0, 1);

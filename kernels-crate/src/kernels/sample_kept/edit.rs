@@ -4,10 +4,12 @@
 
 use super::crew::{Crew, key};
 use super::view::{Slice, View};
-use super::{features, penalties, transform};
+use super::{features, transform};
 use crate::abi::kept::{RowFeatures, THREADS};
 use crate::arch;
 use crate::candidate::Key;
+use crate::dims::first_from;
+use crate::kernels::rules;
 use crate::score::token_value;
 use crate::status::Status;
 use crate::transform::{LogitTransform, add_bias};
@@ -229,7 +231,7 @@ unsafe fn penalize<const CLUSTER: u32>(
     first_id: u32,
     features: &RowFeatures,
 ) {
-    let (list, penalties) = (features.seen, penalties(features));
+    let (list, penalties) = (features.seen, rules::penalties(features));
     let counts_first = features.options & RowFeatures::BIAS_LAST != 0;
     // SAFETY: the list has these items.
     let item = |at: u32| unsafe { list.add(at as usize) };
@@ -270,19 +272,4 @@ unsafe fn each_listed<const CLUSTER: u32>(
             at = at.saturating_add(THREADS);
         }
     });
-}
-
-/// The first of `n` items, in ascending order of their ids, with an id from `least` on.
-#[inline(always)]
-fn first_from(n: u32, least: u32, id: impl Fn(u32) -> u32) -> u32 {
-    let (mut from, mut to) = (0, n);
-    while from < to {
-        let middle = from + (to - from) / 2;
-        if id(middle) < least {
-            from = middle + 1;
-        } else {
-            to = middle;
-        }
-    }
-    from
 }

@@ -6,6 +6,7 @@
 
 use crate::abi::{SampleParams, TILE_V, mma};
 use crate::arch;
+use crate::kernels::admit::{self, Ids};
 use crate::kernels::schedule::{Schedule, Tile};
 
 const CHUNK_BYTES: u32 = 16;
@@ -126,8 +127,18 @@ impl<'a, const N_TILES: usize> Loader<'a, N_TILES> {
         if self.item >= self.schedule.items() {
             return;
         }
-        let Tile { vocab_row, tile_b, .. } = self.schedule.tile(self.item);
+        let Tile { vocab_row, token, tile_b } = self.schedule.tile(self.item);
         let (params, chunk, line) = (self.params, Self::chunk(), Self::line() as i64);
+        let ids = Ids { begin: token, end: token.saturating_add(TILE_V) };
+        let first_row = tile_b * Self::TILE_B;
+        let rows = (first_row, core::cmp::min(first_row + Self::TILE_B, params.batch));
+        // Nobody asks for what comes of them: zeros do.
+        // SAFETY: whole warps; the rows are the call's.
+        if unsafe { admit::banned(params, ids, rows, arch::thread_idx() % 32) } {
+            self.weights_source.present = 0;
+            self.hidden_source.present = 0;
+            return;
+        }
         self.weights_source = Source::new(
             self.weights,
             params.weights_stride,

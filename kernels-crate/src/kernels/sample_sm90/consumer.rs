@@ -7,7 +7,7 @@ use super::ring::Cursor;
 use crate::abi::sm90;
 use crate::arch;
 use crate::kernels::finish::{self, Workspace};
-use crate::kernels::sieve::{Lines, Sieve, Sums};
+use crate::kernels::sieve::{Lines, Marks, Sieve, Sums};
 
 /// Elements that warpgroups multiply.
 pub trait WgmmaElement {
@@ -158,12 +158,14 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
             arch::products_wait::<0>();
             release::<CLUSTER>(call, before);
             cursor.skip((turns - 1) * call.slabs, tile_b);
-            sieve.to_values(&mut sums, tile);
-            sieve.store(&sums, tile, first_row);
+            let mut marks = Marks::NONE;
             let mut draw = 0;
             while draw < call.params.draws {
                 arch::barrier_wait(call.ring.hints_ready(group), ready_parity);
                 ready_parity ^= 1;
+                if draw == 0 {
+                    marks = sieve.begin_tile(&mut sums, tile, first_row);
+                }
                 if call.holds_tokens(&tile) {
                     let unset = if turns == 1 {
                         call.ring.unset(group).read() != 0
@@ -171,7 +173,7 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
                         let unset = sieve.raise_levels(first_row, draw);
                         arch::warps_any(unset, barrier, sm90::GROUP_THREADS)
                     };
-                    sieve.offer_draw(&mut sums, tile, first_row, draw, unset);
+                    sieve.offer_draw(&mut sums, marks, tile, first_row, draw, unset);
                 }
                 arch::barrier_arrive_each(call.ring.hints_free(group));
                 draw += 1;

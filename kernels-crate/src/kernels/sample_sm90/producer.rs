@@ -28,6 +28,8 @@ pub(super) unsafe fn run<const CLUSTER: u32>(
         cursor.skip(slab, tile_b);
         while item < call.schedule.items() {
             let tile = call.schedule.tile(item);
+            // Nobody asks for what comes of them: the ring goes round with what it holds.
+            let banned = call.are_banned(&tile, tile_b);
             while slab < call.slabs {
                 // Adjacent slabs requested together arrive faster: they lie in the same
                 // pages of memory.
@@ -43,8 +45,12 @@ pub(super) unsafe fn run<const CLUSTER: u32>(
                 cursor = first;
                 let mut i = 0;
                 while i < pair {
-                    copies.copy_weights(&tile, slab + i, cursor.stage);
-                    copies.copy_hidden_states(&tile, slab + i, cursor.stage);
+                    if banned {
+                        arch::barrier_arrive(call.ring.full(cursor.stage));
+                    } else {
+                        copies.copy_weights(&tile, slab + i, cursor.stage);
+                        copies.copy_hidden_states(&tile, slab + i, cursor.stage);
+                    }
                     cursor.advance(tile_b);
                     i += 1;
                 }

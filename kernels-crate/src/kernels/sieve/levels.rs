@@ -2,7 +2,7 @@
 
 use core::mem::offset_of;
 
-use super::{Row, Sieve, Sums, pair};
+use super::{Marks, Row, Sieve, Sums, pair};
 use crate::abi::sieve::{ROW_BYTES, THREADS};
 use crate::arch;
 use crate::candidate::{Key, Leaders};
@@ -23,8 +23,8 @@ const FEW: u32 = 16;
 
 impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
     /// Whether a call's first tile waits for what other blocks' have reached: the first to
-    /// end would pass half of its pairs. Where warpgroups take turns their time is hidden.
-    const WAITS: bool = M_TILES == 1;
+    /// end would pass half of its pairs. With fewer rows memory is what everybody waits for.
+    const WAITS: bool = Self::ROWS >= 96;
 
     /// Reads the scores that the call's rows have reached. Tells whether one of the
     /// thread's rows has reached none.
@@ -69,17 +69,17 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
 
     /// Raises the rows' levels to what the tile's own tokens are sure to reach.
     #[inline(always)]
-    pub(super) unsafe fn set_levels(&self, sums: &Sums<M_TILES, N_TILES>) {
+    pub(super) unsafe fn set_levels(&self, sums: &Sums<M_TILES, N_TILES>, marks: Marks) {
         // Opaque: computed ahead, each row's address would cost a register.
         let levels = self.row_slot(0, 0).cast::<u8>().wrapping_add(offset_of!(Row, level));
         let levels = arch::opaque(arch::shared_address(levels));
         // In quarters: LLVM does not unroll a loop as long as all of it.
         // SAFETY: levels only rise until the barrier that follows.
         unsafe {
-            self.set_quarter_of_levels::<0>(sums, levels);
-            self.set_quarter_of_levels::<1>(sums, levels);
-            self.set_quarter_of_levels::<2>(sums, levels);
-            self.set_quarter_of_levels::<3>(sums, levels);
+            self.set_quarter_of_levels::<0>(sums, marks, levels);
+            self.set_quarter_of_levels::<1>(sums, marks, levels);
+            self.set_quarter_of_levels::<2>(sums, marks, levels);
+            self.set_quarter_of_levels::<3>(sums, marks, levels);
         }
     }
 
@@ -87,6 +87,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
     unsafe fn set_quarter_of_levels<const QUARTER: usize>(
         &self,
         sums: &Sums<M_TILES, N_TILES>,
+        marks: Marks,
         levels: u32,
     ) {
         let slots = M_TILES * N_TILES;
@@ -95,8 +96,9 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
             let (fragment, m) = (slot / M_TILES, slot % M_TILES);
             // SAFETY: the caller's promise.
             unsafe {
-                self.set_level(&sums[m][fragment], m, fragment, 0, levels);
-                self.set_level(&sums[m][fragment], m, fragment, 1, levels);
+                let is_final = marks.listed.map(|listed| listed >> slot & 1 == 0);
+                self.set_level(&sums[m][fragment], m, fragment, 0, is_final[0], levels);
+                self.set_level(&sums[m][fragment], m, fragment, 1, is_final[1], levels);
             }
             slot += 1;
         }
@@ -109,6 +111,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         m: usize,
         fragment: usize,
         column: usize,
+        is_final: bool,
         levels: u32,
     ) {
         // SAFETY: hints and rows were written before the last barrier.
@@ -127,7 +130,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
             let (value, floor) = if is_mine { (least, floor) } else { (highest, NOISE_BELOW_ALL) };
             let reached = score(value, (*row).temperature, floor);
             // False for NaN and `−inf`, and past the batch, where the level is `+inf`.
-            let raises = value > f32::NEG_INFINITY && reached > (*row).level;
+            let raises = is_final && value > f32::NEG_INFINITY && reached > (*row).level;
             let column = (fragment * 8 + column) as u32;
             arch::atomic_max_shared(levels + column * ROW_BYTES, reached, raises);
         }

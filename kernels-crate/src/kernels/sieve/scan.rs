@@ -1,6 +1,6 @@
 //! Scan and drain: which pairs may hold a winner, and their candidates.
 
-use super::{LANES, Row, Sieve, Sums, pair};
+use super::{LANES, Marks, Row, Sieve, Sums, pair};
 use crate::arch;
 use crate::candidate::Leaders;
 use crate::kernels::finish;
@@ -15,6 +15,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
     pub(super) unsafe fn scan(
         &self,
         sums: &Sums<M_TILES, N_TILES>,
+        marks: Marks,
         tile: Tile,
         first_row: u32,
         draw: u32,
@@ -34,6 +35,8 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
             // Opaque, step by step: the bits are kept, not the conditions behind them.
             passed = passed.map(arch::opaque);
         }
+        let Marks { admitted, listed } = marks;
+        passed = [0, 1].map(|c| passed[c] & admitted[c] | listed[c]);
         // Slots of which any lane has a pair to queue: the same in all lanes, like `queued`.
         let mut open = arch::warp_or(passed[0] | passed[1]);
         let mut queued = 0;
@@ -104,6 +107,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
             let (line, column) = (place >> 16, place & 0xFFFF);
             if first_row + column < self.params.batch {
                 let base = tile.token.wrapping_add(line);
+                let values = self.edit(values, (line, column), base, first_row + column);
                 self.offer(values, base, first_row, column, draw);
             }
         }

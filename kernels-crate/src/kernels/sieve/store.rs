@@ -8,18 +8,13 @@ use crate::kernels::schedule::Tile;
 use crate::philox::{PAIR, PAIR_BIT};
 
 impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
-    /// Leaves the logits in memory, if the call wants that. Eight lanes write a sector of
+    /// Leaves the logits of rows that are kept in memory. Eight lanes write a sector of
     /// 32 bytes.
     ///
     /// # Safety
     /// All threads of the four warps; `sums` are values, and `tile` is one of the call's.
     #[inline(always)]
-    pub(in crate::kernels) unsafe fn store(
-        &self,
-        sums: &Sums<M_TILES, N_TILES>,
-        tile: Tile,
-        first_row: u32,
-    ) {
+    pub(super) unsafe fn store(&self, sums: &Sums<M_TILES, N_TILES>, tile: Tile, first_row: u32) {
         if self.params.values.is_null() {
             return;
         }
@@ -43,9 +38,11 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
                 while fragment < N_TILES {
                     let mut column = 0;
                     while column < 2 {
-                        if row < end {
-                            // SAFETY: inside `[B, V]`.
-                            unsafe { to.write(sums[m][fragment][member * 2 + column]) }
+                        // SAFETY: the row is one of the batch; the place inside `[B, V]`.
+                        unsafe {
+                            if row < end && sieve.keeps_values(fragment, column) {
+                                to.write(sums[m][fragment][member * 2 + column]);
+                            }
                         }
                         let rows = if column == 0 { 1 } else { 7 };
                         row += rows;

@@ -1,0 +1,191 @@
+//! Rules: which of a tile's tokens its rows admit, and which are to be edited.
+//!
+//! Tokens that are not admitted become `−inf` before anything is compared. Of a pair with a
+//! listed token the sums stay as they are: it sets no level, always passes, and is edited as
+//! it is drained, by the lanes of a warp together.
+
+use super::{Row, Sieve, Sums};
+use crate::abi::sieve;
+use crate::arch;
+use crate::filters::Filters;
+use crate::kernels::rules::{self, TokenBits};
+use crate::kernels::schedule::Tile;
+use crate::philox::{PAIR, PAIR_BIT};
+
+const WORDS: usize = sieve::RULE_WORDS as usize;
+
+/// Tokens of a word.
+const WORD: u32 = u32::BITS;
+
+/// Of a batch row and a tile, in shared memory.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+pub(super) struct RowRules {
+    bits: [TokenBits; WORDS],
+    /// Whether the row's values are kept: 0 or 1. Its rules are then applied later.
+    keeps_values: u32,
+}
+
+const _: () = assert!(size_of::<RowRules>() == sieve::RULES_BYTES as usize);
+
+/// Bit `slot`, for each of the two columns of a fragment: of the thread's pairs those with a
+/// token that is admitted, and of these with one that is listed.
+#[derive(Clone, Copy)]
+pub(in crate::kernels) struct Marks {
+    pub(super) admitted: [u32; 2],
+    pub(super) listed: [u32; 2],
+}
+
+impl Marks {
+    /// Those of tiles without rules.
+    pub(in crate::kernels) const NONE: Self = Self { admitted: [!0; 2], listed: [0; 2] };
+}
+
+impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
+    /// Whether the call has this sieve apply rules.
+    #[inline(always)]
+    pub(super) fn applies_rules(&self) -> bool {
+        sieve::rules_bytes(Self::ROWS) > 0 && self.params.applies_rules != 0
+    }
+
+    /// `[ROWS]`.
+    #[inline(always)]
+    pub(super) fn rules(&self) -> *mut RowRules {
+        self.shared.wrapping_add(Self::RULES_AT as usize).cast()
+    }
+
+    /// The part of worker `worker` of `workers` in writing what the rows' rules say of a tile.
+    ///
+    /// # Safety
+    /// `tile` and `first_row` are the call's; nobody reads the rules before the next barrier.
+    #[inline(always)]
+    pub(in crate::kernels) unsafe fn write_rules(
+        &self,
+        tile: Tile,
+        first_row: u32,
+        worker: u32,
+        workers: u32,
+    ) {
+        if !self.applies_rules() {
+            return;
+        }
+        let id_end = self.params.first_token + self.params.vocab;
+        let mut at = arch::opaque(worker);
+        while at < Self::ROWS && first_row + at < self.params.batch {
+            // SAFETY: the row is the call's, and its slot the worker's own; the temperature
+            // is written before rules are.
+            unsafe {
+                let features = &*self.params.features.add((first_row + at) as usize);
+                let slot = self.rules().add(at as usize);
+                let row: *const Row = self.rows().add(at as usize);
+                let temperature = (&raw const (*row).temperature).read_volatile();
+                let keeps_values = Filters::new(features, temperature).any();
+                (&raw mut (*slot).keeps_values).write(keeps_values as u32);
+                let bits = (&raw mut (*slot).bits).cast::<TokenBits>();
+                rules::write_tile(features, tile.token, id_end, bits);
+            }
+            at += workers;
+        }
+    }
+
+    /// Whether the values of the thread's `column` of `fragment` are kept.
+    #[inline(always)]
+    pub(super) unsafe fn keeps_values(&self, fragment: usize, column: usize) -> bool {
+        let at = self.column(fragment, column) as usize;
+        // SAFETY: rows past the batch, whose rules are not written, keep nothing anyway.
+        !self.applies_rules() || unsafe { (*self.rules().add(at)).keeps_values != 0 }
+    }
+
+    /// Takes out tokens that are not admitted, and tells which pairs are to be edited.
+    ///
+    /// # Safety
+    /// As [`Self::offer_tile`]; the rules are written.
+    #[inline(always)]
+    pub(super) unsafe fn apply_rules(
+        &self,
+        sums: &mut Sums<M_TILES, N_TILES>,
+        first_row: u32,
+    ) -> Marks {
+        if !self.applies_rules() {
+            return Marks::NONE;
+        }
+        let sieve = self.afresh();
+        let (mut admitted, mut listed) = ([0; 2], [0; 2]);
+        let mut slot = M_TILES * N_TILES;
+        while slot != 0 {
+            slot -= 1;
+            let (fragment, m) = (slot / M_TILES, slot % M_TILES);
+            let line = sieve.line(m);
+            let mut column = 0;
+            while column < 2 {
+                let at = sieve.column(fragment, column);
+                let mut bits = TokenBits::NONE;
+                if first_row + at < self.params.batch {
+                    // SAFETY: there are rules for each row of the batch, and a word for each line.
+                    let row = unsafe { self.rules().add(at as usize) };
+                    let words = unsafe { (&raw const (*row).bits).cast::<TokenBits>() };
+                    bits = unsafe { words.add((line / WORD) as usize).read() };
+                }
+                // A pair's tokens are in one word.
+                let [one, other] = pair_bits(bits.admitted, line);
+                let [first, second] = pair_bits(bits.listed, line);
+                admitted[column] = 2 * admitted[column] + (one | other);
+                listed[column] = 2 * listed[column] + (first | second);
+                let sums = &mut sums[m][fragment];
+                sums[column] = if one != 0 { sums[column] } else { f32::NEG_INFINITY };
+                sums[2 + column] = if other != 0 { sums[2 + column] } else { f32::NEG_INFINITY };
+                column += 1;
+            }
+            // Opaque, step by step: the bits are kept, not the conditions behind them.
+            admitted = admitted.map(arch::opaque);
+            listed = listed.map(arch::opaque);
+        }
+        Marks { admitted, listed }
+    }
+
+    /// Edits what is listed of a pair: column `column`'s tokens at `line` and after it, of ids
+    /// `base` and `base + PAIR_BIT`.
+    ///
+    /// # Safety
+    /// The rules are written; `row < B` is that of the column.
+    #[inline(always)]
+    pub(super) unsafe fn edit(
+        &self,
+        values: [f32; PAIR],
+        (line, column): (u32, u32),
+        base: u32,
+        row: u32,
+    ) -> [f32; PAIR] {
+        if !self.applies_rules() {
+            return values;
+        }
+        let mut values = values;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let rules = self.rules().add(column as usize);
+            let words = (&raw const (*rules).bits).cast::<TokenBits>();
+            let listed = pair_bits(words.add((line / WORD) as usize).read().listed, line);
+            let features = &*self.params.features.add(row as usize);
+            // Opaque: one text for both.
+            let (mut member, members) = (0, arch::opaque(PAIR as u32));
+            while member < members {
+                let is_first = member == 0;
+                let (y, is_listed) =
+                    if is_first { (values[0], listed[0]) } else { (values[1], listed[1]) };
+                if is_listed != 0 {
+                    let y = rules::edit(features, base + member * PAIR_BIT, y);
+                    values = if is_first { [y, values[1]] } else { [values[0], y] };
+                }
+                member += 1;
+            }
+        }
+        values
+    }
+}
+
+/// The bits of the tokens of a pair, of a word of the tile.
+#[inline(always)]
+fn pair_bits(word: u32, line: u32) -> [u32; PAIR] {
+    let from_line = word >> (line % WORD);
+    [from_line & 1, from_line >> PAIR_BIT & 1]
+}
