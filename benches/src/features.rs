@@ -165,9 +165,10 @@ impl<'a> FeatureCall<'a> {
     ) -> anyhow::Result<Self> {
         let Feature { params, rules, transform, raw, processed, .. } = *feature;
         let plain = SamplingParams::new(params.temperature, params.key.seed, params.key.position);
-        let rows = params != plain || rules != TokenRules::default();
+        let edits = plain.with_penalties(params.penalties);
+        let (has_rules, filters) = (rules != TokenRules::default(), params != edits);
         let problem = Problem::builder(batch.into(), shape.vocab.into(), shape.hidden.into())
-            .features(Features { rows, raw, processed, transform })
+            .features(Features { rules: has_rules, filters, raw, processed, transform })
             .build()?;
         let plan = sampler.plan(&problem)?;
         let (row, lists) = upload(gpu, feature)?;

@@ -59,7 +59,7 @@ use crate::matrix::MatrixRef;
 use crate::output::Output;
 use crate::params::SamplingParams;
 use crate::plan::{DeviceLimits, Plan};
-use crate::problem::{Features, Problem, row_asks};
+use crate::problem::{Features, Problem};
 use crate::sampler::{Sampler, check_rows};
 use crate::token_rules::{TokenRules, check_token_rules};
 
@@ -253,7 +253,8 @@ impl Sampler<Cuda> {
         output: &mut Output,
     ) -> Result<(), Error> {
         let features = Features {
-            rows: any_asks(rows, token_rules),
+            rules: any_edits(rows, token_rules),
+            filters: rows.iter().any(SamplingParams::filters),
             raw: output.raw.wanted,
             processed: output.processed.wanted,
             transform: head.transform(),
@@ -283,9 +284,7 @@ impl Sampler<Cuda> {
     }
 }
 
-/// Whether any row asks for anything beyond temperature and key.
-fn any_asks(rows: &[SamplingParams], token_rules: &[TokenRules<'_>]) -> bool {
-    let none = TokenRules::default();
-    let rules = token_rules.iter().chain(std::iter::repeat(&none));
-    rows.iter().zip(rules).any(|(params, rules)| row_asks(params, rules))
+/// Whether any row has rules or penalties that concern a token.
+fn any_edits(rows: &[SamplingParams], token_rules: &[TokenRules<'_>]) -> bool {
+    rows.iter().zip(token_rules).any(|(params, rules)| rules.edits(params))
 }

@@ -44,10 +44,11 @@ pub struct Plan {
     /// Memory for the rows' values on a GPU: `B · V` f32 and little more, or twice that, if the
     /// problem has features. 0 on the CPU, which has its own.
     pub kept_bytes: u64,
-    /// Whether rows whose rules and penalties are all that they ask for are done with the
-    /// variant's kernel: on a GPU, where neither reports nor a transform are asked for.
+    /// Whether the variant's kernel applies rules and penalties, and so is done with rows
+    /// that have no filters: on a GPU, where neither reports nor a transform are asked for.
     pub applies_rules: bool,
-    /// The kernel behind the variant's: on a GPU, where the problem has features.
+    /// The kernel behind the variant's: on a GPU, where the problem has features, and not only
+    /// rules that the variant's applies.
     pub finish: Option<Finish>,
     /// Every other variant of the machine's kind, with why it does not run.
     pub refused: Vec<Refusal>,
@@ -119,14 +120,12 @@ impl fmt::Display for Plan {
         writeln!(f, "grid             {}", self.grid)?;
         writeln!(f, "shared bytes     {}", self.shared_bytes)?;
         writeln!(f, "workspace bytes  {}", self.workspace_bytes)?;
+        if self.applies_rules {
+            writeln!(f, "rules            at once")?;
+        }
         if let Some(finish) = &self.finish {
             finish.fmt(f)?;
             writeln!(f, "kept bytes       {}", self.kept_bytes)?;
-            writeln!(
-                f,
-                "rules            {}",
-                if self.applies_rules { "at once" } else { "then" }
-            )?;
         }
         let names = self.refused.iter().map(|refusal| refusal.variant.name().len());
         let width = names.max().unwrap_or(0);
@@ -166,14 +165,17 @@ impl Plan {
         if let Some(Unmet { need, limit, found }) = refusal(chosen) {
             return Err(Error::Unsupported { need, limit, found });
         }
-        let finish = problem.features().any().then(|| Finish::new(problem, limits));
+        let features = problem.features();
+        let applies_rules = chosen.applies_rules() && features.rules && !features.of_all_rows();
+        let keeps_values = features.any() && (!applies_rules || features.filters);
+        let finish = keeps_values.then(|| Finish::new(problem, limits));
         Ok(Self {
             variant: VariantId::Gpu(chosen),
             grid: grid(chosen, problem, limits),
             shared_bytes: chosen.shared_bytes,
             workspace_bytes: workspace_bytes(problem),
             kept_bytes: finish.map_or(0, |finish| finish.kept_bytes),
-            applies_rules: chosen.applies_rules() && problem.features().rows_alone(),
+            applies_rules,
             finish,
             refused: refused(
                 VARIANTS.iter().filter(|variant| variant.name != chosen.name),
@@ -354,7 +356,7 @@ mod tests {
         let none = plan(&builder.build().unwrap());
         assert_eq!((none.kept_bytes, none.finish), (0, None));
         let raw = Wanted { logprobs: true, ..Wanted::NONE };
-        let features = Features { rows: true, raw, ..Features::NONE };
+        let features = Features { rules: true, raw, ..Features::NONE };
         let problem = builder.features(features).build().unwrap();
         let values_bytes = 3 * 151_940 * 4;
         let with = plan(&problem);
@@ -386,7 +388,7 @@ mod tests {
             let problem = Problem::builder(batch, 1_000, 64).features(features).build().unwrap();
             Plan::for_gpu(&problem, &H200, forced).unwrap()
         };
-        let rows = Features { rows: true, ..Features::NONE };
+        let rules = Features { rules: true, ..Features::NONE };
         for (batch, forced, at_once) in [
             (1, None, true),
             (64, None, true),
@@ -394,11 +396,15 @@ mod tests {
             (65, Some("mma_b64_bf16"), true),
             (1, Some("simt"), false),
         ] {
-            assert_eq!(plan(batch, rows, forced).applies_rules, at_once, "{batch} {forced:?}");
+            let plan_finish = plan(batch, rules, forced).finish;
+            assert_eq!(plan_finish.is_none(), at_once, "{batch} {forced:?}");
+            assert_eq!(plan(batch, rules, forced).applies_rules, at_once, "{batch} {forced:?}");
         }
         let raw = Wanted { ranks: true, ..Wanted::NONE };
-        assert!(!plan(1, Features { raw, ..rows }, None).applies_rules);
+        assert!(!plan(1, Features { raw, ..rules }, None).applies_rules);
         assert!(!plan(1, Features::NONE, None).applies_rules);
+        let both = plan(1, Features { filters: true, ..rules }, None);
+        assert!(both.applies_rules && both.finish.is_some());
     }
 
     #[test]

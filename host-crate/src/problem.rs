@@ -11,7 +11,7 @@ use crate::matrix::span;
 mod features;
 
 pub use features::Features;
-pub(crate) use features::{check_transform, row_asks};
+pub(crate) use features::check_transform;
 
 use features::Checked;
 

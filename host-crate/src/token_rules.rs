@@ -154,6 +154,26 @@ mod tests {
     }
 
     #[test]
+    fn rules_edit_if_a_token_may_fare_otherwise() {
+        use flash_sampling_kernels::transform::Penalties;
+
+        let (plain, none) = (SamplingParams::greedy(), TokenRules::default());
+        let repeats = plain.with_penalties(Penalties { repetition: 2.0, ..Penalties::NONE });
+        let seen = [SeenToken { token: 1, count: 1 }];
+        let seen = TokenRules { seen: &seen, ..none };
+        assert!(!none.edits(&plain) && !none.edits(&repeats) && !seen.edits(&plain));
+        assert!(seen.edits(&repeats));
+        for rules in [
+            TokenRules { logit_bias: &[(1, 0.5)], ..none },
+            TokenRules { bitmask: Some(&[1]), ..none },
+            TokenRules { allow_list: Some(&[1]), ..none },
+            TokenRules { ban_list: &[1], ..none },
+        ] {
+            assert!(rules.edits(&plain), "{rules:?}");
+        }
+    }
+
+    #[test]
     fn both_must_admit() {
         let rules =
             TokenRules { bitmask: Some(&[1]), allow_list: Some(&[1]), ..TokenRules::default() };

@@ -129,8 +129,9 @@ pub mod sieve {
     pub const RULED_ROWS: u32 = 64;
     /// Words of a bitmask for a vocabulary tile.
     pub const RULE_WORDS: u32 = super::TILE_V / u32::BITS;
-    /// Bytes of a batch row's rules: two bits a token, and whether its values are kept.
-    pub const RULES_BYTES: u32 = RULE_WORDS * 8 + 8;
+    /// Bytes of a batch row's rules, an odd number of words: the rows of a warp's lanes are then
+    /// in different banks.
+    pub const RULES_BYTES: u32 = 68;
 
     /// Bytes of the rules of a sieve for `rows` batch rows.
     pub const fn rules_bytes(rows: u32) -> u32 {

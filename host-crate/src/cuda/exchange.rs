@@ -57,7 +57,7 @@ impl Exchange {
         let (batch, outputs) = (u64::from(problem.batch()), problem.outputs());
         let features = problem.features();
         let (mut features_bytes, mut lists_bytes) = (0, 0);
-        if features.rows {
+        if features.of_rows() {
             features_bytes = batch * size_of::<RowFeatures>() as u64;
             lists_bytes = rows.lists(problem).map(|(_, lists)| list_bytes(&lists)).sum();
         }
@@ -137,7 +137,7 @@ impl Exchange {
             put(self.positions, &params.key.position.to_ne_bytes());
             put(self.temperatures, &params.temperature.to_ne_bytes());
         }
-        if problem.features().rows {
+        if problem.features().of_rows() {
             self.write_features(bytes, problem, rows, exchange);
         }
     }
@@ -327,7 +327,7 @@ mod tests {
         let rules = [all, all, TokenRules::default()];
         let hidden_states = MatrixRef::new(Operand::HiddenStates, &states, 3, 2).unwrap();
         let rows = HostRows { hidden_states, params: &params, rules: &rules };
-        let features = Features { rows: true, ..Features::NONE };
+        let features = Features { rules: true, filters: true, ..Features::NONE };
         let problem = problem(features, 1);
         let exchange = Exchange::new(&problem, &rows);
         let mut bytes = vec![0xA5; exchange.bytes as usize];

@@ -51,18 +51,19 @@ pub(super) unsafe fn finish(
 
 /// Checks what can be known of addresses without touching memory.
 pub(super) fn check_operands(
-    plan: &Finish,
+    plan: Option<&Finish>,
     problem: &Problem,
     operands: &RawOperands,
 ) -> Result<(), Error> {
     let features = problem.features();
+    if features.of_rows() {
+        check_address(Operand::Features, operands.features, 8)?;
+    }
+    let Some(plan) = plan else { return Ok(()) };
     check_address(Operand::Kept, operands.kept, KEPT_ALIGNMENT_BYTES)?;
     if operands.kept_bytes < plan.kept_bytes {
         let (operand, rule) = (Operand::Kept, LayoutRule::Bytes(plan.kept_bytes));
         return Err(Error::Layout { operand, rule, found: operands.kept_bytes });
-    }
-    if features.rows {
-        check_address(Operand::Features, operands.features, 8)?;
     }
     check_report(features.raw, &operands.raw, Operand::Raw)?;
     check_report(features.processed, &operands.processed, Operand::Processed)
@@ -117,11 +118,16 @@ mod tests {
             shared_bytes_per_sm: 164 << 10,
         };
         let plan = Plan::for_gpu(&problem, &limits, None)?;
-        check_operands(plan.finish.as_ref().expect("it has features"), &problem, operands)
+        check_operands(plan.finish.as_ref(), &problem, operands)
     }
 
-    const EVERYTHING: Features =
-        Features { rows: true, raw: ALL, processed: ALL, transform: LogitTransform::NONE };
+    const EVERYTHING: Features = Features {
+        rules: true,
+        filters: true,
+        raw: ALL,
+        processed: ALL,
+        transform: LogitTransform::NONE,
+    };
 
     /// Two copies of the values.
     const KEPT_BYTES: u64 = 2 * 3 * 100_004 * 4;
@@ -186,6 +192,18 @@ mod tests {
         let (expected, found) = (KEPT_BYTES, KEPT_BYTES - 1);
         let expected = format!("kept bytes: expected at least {expected}, found {found}");
         assert_eq!(refusal(|o| o.kept_bytes -= 1), expected);
+    }
+
+    #[test]
+    fn rules_need_their_rows_and_no_memory_where_they_are_applied_at_once() {
+        let rules = Features { rules: true, ..Features::NONE };
+        let problem = Problem::builder(3, 1_000, 64).features(rules).build().unwrap();
+        let check = |features| {
+            let operands = RawOperands { features, ..RawOperands::default() };
+            check_operands(None, &problem, &operands).map_err(|error| error.to_string())
+        };
+        assert_eq!(check(8), Ok(()));
+        assert_eq!(check(0).unwrap_err(), "features address: expected not null, found 0");
     }
 
     #[test]

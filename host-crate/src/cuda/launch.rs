@@ -46,11 +46,9 @@ pub(super) unsafe fn sample(
         found: 0,
     })?;
     check_operands(variant, problem, operands)?;
+    finish::check_operands(plan.finish.as_ref(), problem, operands)?;
     let finish = match &plan.finish {
-        Some(plan) => {
-            finish::check_operands(plan, problem, operands)?;
-            Some((plan, finish::entry(module, plan)?))
-        }
+        Some(plan) => Some((plan, finish::entry(module, plan)?)),
         None => None,
     };
     let mut weights = operands.weights;

@@ -40,7 +40,7 @@ pub(super) fn sample_params(
         margins: at(operands.margins),
         workspace: at(operands.workspace),
         values: at_if(plan.finish.is_some(), operands.kept),
-        features: at_if(asked.rows, operands.features),
+        features: at_if(asked.of_rows(), operands.features),
         skips_banned: (!asked.raw.any()).into(),
         applies_rules: plan.applies_rules.into(),
         ..problem.sample_params()

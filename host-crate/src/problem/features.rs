@@ -6,16 +6,17 @@ use std::hash::{Hash, Hasher};
 use flash_sampling_kernels::transform::LogitTransform;
 
 use crate::error::{Error, Param};
-use crate::params::SamplingParams;
 use crate::report::Wanted;
-use crate::token_rules::TokenRules;
 
 /// What a call may ask for beyond temperature and key. On a GPU, a call with any of it keeps
-/// the rows' values in memory and launches a second kernel, which finishes the rows.
+/// values in memory and launches a second kernel, which finishes the rows; only with
+/// rules alone it may do without ([`Plan::applies_rules`](crate::Plan::applies_rules)).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Features {
-    /// Whether rows may have filters, penalties and rules for single tokens.
-    pub rows: bool,
+    /// Whether rows may have penalties and rules for single tokens.
+    pub rules: bool,
+    /// Whether rows may have filters. On a GPU those of a call that says no may be passed over.
+    pub filters: bool,
     /// What to report of the model's distribution.
     pub raw: Wanted,
     /// What to report of each row's.
@@ -27,7 +28,8 @@ pub struct Features {
 impl Features {
     /// Nothing.
     pub const NONE: Self = Self {
-        rows: false,
+        rules: false,
+        filters: false,
         raw: Wanted::NONE,
         processed: Wanted::NONE,
         transform: LogitTransform::NONE,
@@ -35,17 +37,21 @@ impl Features {
 
     /// Whether that is anything.
     pub fn any(&self) -> bool {
+        self.of_rows() || self.of_all_rows()
+    }
+
+    /// Whether rows may ask for anything.
+    pub(crate) fn of_rows(&self) -> bool {
+        self.rules || self.filters
+    }
+
+    /// Whether the call asks for anything for all rows.
+    pub(crate) fn of_all_rows(&self) -> bool {
         let LogitTransform { softcap, scale, .. } = self.transform;
-        self.rows
-            || self.raw.any()
+        self.raw.any()
             || self.processed.any()
             || softcap.is_some()
             || scale != LogitTransform::NONE.scale
-    }
-
-    /// Whether that is what rows may ask for, and nothing that the call asks for all of them.
-    pub(crate) fn rows_alone(&self) -> bool {
-        self.rows && !Self { rows: false, ..*self }.any()
     }
 
     /// Checks the values that it has.
@@ -55,11 +61,6 @@ impl Features {
         self.processed.check()?;
         Ok(Checked(self))
     }
-}
-
-/// Whether a row asks for anything beyond temperature and key.
-pub(crate) fn row_asks(params: &SamplingParams, rules: &TokenRules<'_>) -> bool {
-    params.filters() || rules.edits(params)
 }
 
 /// Checks a cap and a scale.
@@ -87,8 +88,8 @@ impl Eq for Checked {}
 
 impl Hash for Checked {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Features { rows, raw, processed, transform } = self.0;
-        (rows, raw, processed).hash(state);
+        let Features { rules, filters, raw, processed, transform } = self.0;
+        (rules, filters, raw, processed).hash(state);
         let LogitTransform { softcap, scale, scale_first } = transform;
         (softcap.map(f32::to_bits), scale.to_bits(), scale_first).hash(state);
     }
@@ -115,7 +116,8 @@ mod tests {
         let ranks = Wanted { ranks: true, ..Wanted::NONE };
         let distinct = [
             Features::NONE,
-            Features { rows: true, ..Features::NONE },
+            Features { rules: true, ..Features::NONE },
+            Features { filters: true, ..Features::NONE },
             Features { raw: ranks, ..Features::NONE },
             Features { processed: ranks, ..Features::NONE },
             capped(30.0),
@@ -126,10 +128,9 @@ mod tests {
         assert_eq!(set.len(), distinct.len());
         assert_eq!(problems()[0], builder().build().unwrap());
         let any = distinct.map(|features| features.any());
-        assert_eq!(any, [false, true, true, true, true, true]);
-        let alone = distinct.map(|features| features.rows_alone());
-        assert_eq!(alone, [false, true, false, false, false, false]);
-        assert!(!Features { rows: true, ..capped(30.0) }.rows_alone());
+        assert_eq!(any, [false, true, true, true, true, true, true]);
+        let of_all_rows = distinct.map(|features| features.of_all_rows());
+        assert_eq!(of_all_rows, [false, false, false, true, true, true, true]);
     }
 
     #[test]
@@ -151,33 +152,10 @@ mod tests {
     fn values_that_no_address_reaches_are_refused() {
         let huge = Problem::builder((1 << 32) - 1, (1 << 32) - 1, 1);
         huge.build().expect("without features nothing is kept");
-        let features = Features { rows: true, ..Features::NONE };
+        let features = Features { filters: true, ..Features::NONE };
         let error = huge.features(features).build().unwrap_err();
         assert!(matches!(error, Error::Unsupported { need: Need::Values, .. }), "{error}");
         let large = Problem::builder(1 << 30, 1 << 29, 1).features(features);
         large.build().expect("bytes fit 63 bits, twice over");
-    }
-
-    #[test]
-    fn a_row_asks_if_a_token_may_fare_otherwise() {
-        use flash_sampling_kernels::transform::Penalties;
-
-        let (plain, none) = (SamplingParams::new(1.0, 0, 0), TokenRules::default());
-        let repeat = Penalties { repetition: 2.0, ..Penalties::NONE };
-        let seen = [crate::SeenToken { token: 1, count: 1 }];
-        let seen = TokenRules { seen: &seen, ..none };
-        assert!(!row_asks(&plain, &none) && !row_asks(&plain, &seen));
-        assert!(!row_asks(&plain.with_penalties(repeat), &none));
-        assert!(row_asks(&plain.with_penalties(repeat), &seen));
-        assert!(row_asks(&plain.with_top_k(5), &none));
-        assert!(!row_asks(&SamplingParams::greedy().with_top_k(5), &none));
-        for rules in [
-            TokenRules { logit_bias: &[(1, 0.5)], ..none },
-            TokenRules { bitmask: Some(&[1]), ..none },
-            TokenRules { allow_list: Some(&[1]), ..none },
-            TokenRules { ban_list: &[1], ..none },
-        ] {
-            assert!(row_asks(&SamplingParams::greedy(), &rules), "{rules:?}");
-        }
     }
 }

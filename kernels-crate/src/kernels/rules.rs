@@ -12,20 +12,23 @@ use crate::transform::{Penalties, add_bias};
 /// Tokens of a word.
 const WORD: u32 = u32::BITS;
 
-/// Of 32 tokens, from the lowest bit on.
+const WORDS: usize = sieve::RULE_WORDS as usize;
+
+/// What a row's rules say of a vocabulary tile's tokens, a bit each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C, align(8))]
-pub struct TokenBits {
+#[repr(C)]
+pub struct TileRules {
     /// Those that may be drawn.
-    pub admitted: u32,
-    /// Those of them that have a bias or a penalty.
-    pub listed: u32,
+    admitted: [u32; WORDS],
+    /// Those that have a penalty, and those that have a bias.
+    listed: [[u32; WORDS]; LISTS],
+    /// Index of the first of them in its list.
+    firsts: [u32; LISTS],
 }
 
-impl TokenBits {
-    /// As they are without rules.
-    pub const NONE: Self = Self { admitted: !0, listed: 0 };
-}
+/// Lists of tokens with penalties, and with biases.
+const LISTS: usize = 2;
+const SEEN: u32 = 0;
 
 /// A list of ids in ascending order, alone or each before another word.
 #[derive(Clone, Copy)]
@@ -46,23 +49,6 @@ impl Ids {
         // SAFETY: the caller's promise: the list has this item.
         unsafe { self.first.add(at as usize * self.stride as usize).read() }
     }
-
-    /// Index of the first from `least` on.
-    #[inline(always)]
-    unsafe fn first_from(&self, least: u32) -> u32 {
-        // SAFETY: the list has all items up to its length.
-        first_from(self.n, least, |at| unsafe { self.get(at) })
-    }
-
-    /// Index of an id, if it is there.
-    #[inline(always)]
-    unsafe fn find(&self, id: u32) -> Option<u32> {
-        // SAFETY: the index is checked.
-        unsafe {
-            let at = self.first_from(id);
-            (at < self.n && self.get(at) == id).then_some(at)
-        }
-    }
 }
 
 #[inline(always)]
@@ -70,11 +56,6 @@ fn seen(features: &RowFeatures) -> Ids {
     let asks = penalties(features) != Penalties::NONE;
     let seen = Ids { first: features.seen.cast(), n: features.n_seen, stride: 2 };
     if asks { seen } else { Ids::NONE }
-}
-
-#[inline(always)]
-fn biased(features: &RowFeatures) -> Ids {
-    Ids { first: features.logit_bias.cast(), n: features.n_logit_bias, stride: 2 }
 }
 
 /// A row's penalties.
@@ -94,82 +75,133 @@ pub fn any(features: &RowFeatures) -> bool {
         | !features.allow_list.is_null()
 }
 
-/// The value of a token after its bias and penalty, in the row's order.
-///
-/// # Safety
-/// The row's lists are there.
-#[inline(always)]
-pub unsafe fn edit(features: &RowFeatures, id: u32, y: f32) -> f32 {
-    let bias_last = features.options & RowFeatures::BIAS_LAST != 0;
-    let mut y = y;
-    // Opaque: one text for each kind of edit.
-    let (mut step, steps) = (0, arch::opaque(2));
-    while step < steps {
-        // SAFETY: what is found is one of the list's.
+/// Of what is behind pointers, the caller promises that it is there: the row's lists, and a
+/// `TileRules` that [`Self::write`] has written from them.
+impl TileRules {
+    /// Writes what the rules say of the tile whose first token has the id `begin`, a multiple of
+    /// `TILE_V`; the call's ids end before `id_end`.
+    ///
+    /// # Safety
+    /// The row's lists are there, and `this` is valid.
+    #[inline(always)]
+    pub unsafe fn write(this: *mut Self, features: &RowFeatures, begin: u32, id_end: u32) {
+        let end = core::cmp::min(begin.saturating_add(TILE_V), id_end);
+        // SAFETY: the caller's promise; ids are walked inside the tile.
         unsafe {
-            if (step == 0) != bias_last {
-                if let Some(at) = biased(features).find(id) {
-                    y = add_bias(y, (*features.logit_bias.add(at as usize)).bias);
+            let admitted = (&raw mut (*this).admitted).cast::<u32>();
+            let listed = (&raw mut (*this).listed).cast::<u32>();
+            let firsts = (&raw mut (*this).firsts).cast::<u32>();
+            let all = if features.allow_list.is_null() { !0 } else { 0 };
+            let (mut word, words) = (0, arch::opaque(sieve::RULE_WORDS) as usize);
+            while word < words {
+                admitted.add(word).write(all);
+                listed.add(word).write(0);
+                listed.add(words + word).write(0);
+                word += 1;
+            }
+            // Opaque: one text for all lists.
+            let (mut list, lists) = (0, arch::opaque(4));
+            while list < lists {
+                let ids = match list {
+                    0 => Ids { first: features.allow_list, n: features.n_allowed, stride: 1 },
+                    1 => Ids { first: features.ban_list, n: features.n_banned, stride: 1 },
+                    2 => seen(features),
+                    _ => Ids {
+                        first: features.logit_bias.cast(),
+                        n: features.n_logit_bias,
+                        stride: 2,
+                    },
+                };
+                let to = if list < 2 { admitted } else { listed.add((list - 2) as usize * words) };
+                let mut at = first_from(ids.n, begin, |at| ids.get(at));
+                if list >= 2 {
+                    firsts.add((list - 2) as usize).write(at);
                 }
-            } else if let Some(at) = seen(features).find(id) {
-                let count = (*features.seen.add(at as usize)).count;
-                y = penalties(features).apply(y, count, bias_last);
+                while at < ids.n && ids.get(at) < end {
+                    let place = ids.get(at) - begin;
+                    let (to, bit) = (to.add((place / WORD) as usize), 1 << (place % WORD));
+                    // Bits that a ban finds set are cleared.
+                    to.write(if list == 1 { to.read() & !bit } else { to.read() | bit });
+                    at += 1;
+                }
+                list += 1;
+            }
+            word = 0;
+            while word < words && !features.bitmask.is_null() {
+                let id = begin + word as u32 * WORD;
+                let mask =
+                    if id < end { features.bitmask.add((id / WORD) as usize).read() } else { 0 };
+                let admitted = admitted.add(word);
+                admitted.write(admitted.read() & mask);
+                word += 1;
             }
         }
-        step += 1;
     }
-    y
-}
 
-/// Writes what the row's rules say of the tokens of a vocabulary tile, whose first has the id
-/// `begin`; the call's ids end before `id_end`.
-///
-/// # Safety
-/// The row's lists are there, and room for `sieve::RULE_WORDS` words; `begin` is a multiple of
-/// `TILE_V`.
-#[inline(always)]
-pub unsafe fn write_tile(features: &RowFeatures, begin: u32, id_end: u32, words: *mut TokenBits) {
-    let end = core::cmp::min(begin.saturating_add(TILE_V), id_end);
-    // SAFETY: the caller's promise; ids are walked inside the tile.
-    unsafe {
-        let admitted = if features.allow_list.is_null() { !0 } else { 0 };
-        let (mut word, end_word) = (0, arch::opaque(sieve::RULE_WORDS));
-        while word < end_word {
-            words.add(word as usize).write(TokenBits { admitted, listed: 0 });
-            word += 1;
+    /// Of the word that token `place` of the tile is in, the bits of those that are admitted,
+    /// and of those among them that are listed.
+    ///
+    /// # Safety
+    /// `this` is written, and `place < TILE_V`.
+    #[inline(always)]
+    pub unsafe fn bits(this: *const Self, place: u32) -> (u32, u32) {
+        let word = (place / WORD) as usize;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let admitted = (&raw const (*this).admitted).cast::<u32>().add(word).read();
+            let listed = (&raw const (*this).listed).cast::<u32>();
+            (admitted, admitted & (listed.add(word).read() | listed.add(WORDS + word).read()))
         }
-        // Opaque: one text for all lists.
-        let (mut list, lists) = (0, arch::opaque(4));
-        while list < lists {
-            let ids = match list {
-                0 => Ids { first: features.allow_list, n: features.n_allowed, stride: 1 },
-                1 => Ids { first: features.ban_list, n: features.n_banned, stride: 1 },
-                2 => seen(features),
-                _ => biased(features),
-            };
-            let mut at = ids.first_from(begin);
-            while at < ids.n && ids.get(at) < end {
-                let place = ids.get(at) - begin;
-                let (bits, bit) = (words.add((place / WORD) as usize), 1 << (place % WORD));
-                match list {
-                    0 => (*bits).admitted |= bit,
-                    1 => (*bits).admitted &= !bit,
-                    _ => (*bits).listed |= bit,
+    }
+
+    /// The value of token `place` of the tile after its bias and penalty, in the row's order.
+    ///
+    /// # Safety
+    /// As [`Self::bits`]; `features` are those that `this` was written from.
+    #[inline(always)]
+    pub unsafe fn edit(this: *const Self, features: &RowFeatures, place: u32, y: f32) -> f32 {
+        let bias_last = features.options & RowFeatures::BIAS_LAST != 0;
+        let mut y = y;
+        // Opaque: one text for each kind of edit.
+        let (mut step, steps) = (0, arch::opaque(LISTS as u32));
+        while step < steps {
+            let list = if bias_last { step } else { 1 - step };
+            // SAFETY: who is listed is at this place of the list.
+            unsafe {
+                if let Some(at) = Self::find(this, list, place) {
+                    if list == SEEN {
+                        let count = (*features.seen.add(at as usize)).count;
+                        y = penalties(features).apply(y, count, bias_last);
+                    } else {
+                        y = add_bias(y, (*features.logit_bias.add(at as usize)).bias);
+                    }
                 }
-                at += 1;
             }
-            list += 1;
+            step += 1;
         }
-        word = 0;
-        while word < end_word {
-            let (id, bits) = (begin + word * WORD, words.add(word as usize));
-            let mut mask = !0;
-            if !features.bitmask.is_null() {
-                mask = if id < end { features.bitmask.add((id / WORD) as usize).read() } else { 0 };
+        y
+    }
+
+    /// Index of a token in a list, if it is there: that of the tile's first, and as many as are
+    /// listed before it.
+    #[inline(always)]
+    unsafe fn find(this: *const Self, list: u32, place: u32) -> Option<u32> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let listed = (&raw const (*this).listed).cast::<u32>().add(list as usize * WORDS);
+            let own = listed.add((place / WORD) as usize).read();
+            let bit = 1 << (place % WORD);
+            if own & bit == 0 {
+                return None;
             }
-            (*bits).admitted &= mask;
-            (*bits).listed &= (*bits).admitted;
-            word += 1;
+            let first = (&raw const (*this).firsts).cast::<u32>().add(list as usize).read();
+            let mut at = first + (own & (bit - 1)).count_ones();
+            let (mut word, end) = (0, arch::opaque(place / WORD));
+            while word < end {
+                at += listed.add(word as usize).read().count_ones();
+                word += 1;
+            }
+            Some(at)
         }
     }
 }
@@ -181,28 +213,27 @@ mod tests {
 
     use super::*;
 
-    const WORDS: usize = sieve::RULE_WORDS as usize;
-
-    fn of_tile(features: &RowFeatures, begin: u32, id_end: u32) -> [TokenBits; WORDS] {
-        let mut words = [TokenBits { admitted: 0x5555_5555, listed: 0x3333_3333 }; WORDS];
-        // SAFETY: the lists are the test's, and there are as many words.
-        unsafe { write_tile(features, begin, id_end, words.as_mut_ptr()) };
-        words
+    fn of_tile(features: &RowFeatures, begin: u32, id_end: u32) -> TileRules {
+        let (admitted, listed) = ([0x5555_5555; WORDS], [[0x3333_3333; WORDS]; LISTS]);
+        let mut rules = TileRules { admitted, listed, firsts: [77; LISTS] };
+        // SAFETY: the lists are the test's.
+        unsafe { TileRules::write(&raw mut rules, features, begin, id_end) };
+        rules
     }
 
-    fn ids(words: &[TokenBits], begin: u32, of: impl Fn(&TokenBits) -> u32) -> Vec<u32> {
-        (0..TILE_V)
-            .filter(|i| of(&words[(i / WORD) as usize]) >> (i % WORD) & 1 != 0)
-            .map(|i| begin + i)
-            .collect()
+    fn ids(rules: &TileRules, begin: u32, of: impl Fn((u32, u32)) -> u32) -> Vec<u32> {
+        // SAFETY: the rules are written.
+        let bits = |place| of(unsafe { TileRules::bits(&raw const *rules, place) });
+        (0..TILE_V).filter(|&i| bits(i) >> (i % WORD) & 1 != 0).map(|i| begin + i).collect()
     }
 
     #[test]
     fn a_row_without_rules_admits_all() {
-        assert_eq!(of_tile(&RowFeatures::NONE, 256, 10_000), [TokenBits::NONE; WORDS]);
+        let none =
+            |firsts| TileRules { admitted: [!0; WORDS], listed: [[0; WORDS]; LISTS], firsts };
+        assert_eq!(of_tile(&RowFeatures::NONE, 256, 10_000), none([0; LISTS]));
         assert!(!any(&RowFeatures::NONE));
-        let last = of_tile(&RowFeatures::NONE, u32::MAX - 127, u32::MAX);
-        assert_eq!(last, [TokenBits::NONE; WORDS]);
+        assert_eq!(of_tile(&RowFeatures::NONE, u32::MAX - 127, u32::MAX), none([0; LISTS]));
     }
 
     #[test]
@@ -216,8 +247,9 @@ mod tests {
             n_banned: 3,
             ..RowFeatures::NONE
         };
-        let admitted =
-            |begin, id_end| ids(&of_tile(&features, begin, id_end), begin, |w| w.admitted);
+        let admitted = |begin, id_end| {
+            ids(&of_tile(&features, begin, id_end), begin, |(admitted, _)| admitted)
+        };
         assert_eq!(admitted(0, 1_000), [3]);
         assert_eq!(admitted(128, 1_000), [128, 200, 255]);
         assert_eq!(admitted(128, 201), [128, 200]);
@@ -232,10 +264,10 @@ mod tests {
         let allowed = [5, 33, 35, 96, 128];
         let features = RowFeatures { bitmask: mask.as_ptr(), ..RowFeatures::NONE };
         let both = RowFeatures { allow_list: allowed.as_ptr(), n_allowed: 5, ..features };
-        assert_eq!(ids(&of_tile(&both, 0, 130), 0, |w| w.admitted), [5, 33]);
-        assert_eq!(ids(&of_tile(&both, 128, 130), 128, |w| w.admitted), [128]);
+        assert_eq!(ids(&of_tile(&both, 0, 130), 0, |(admitted, _)| admitted), [5, 33]);
+        assert_eq!(ids(&of_tile(&both, 128, 130), 128, |(admitted, _)| admitted), [128]);
         // Ids end in the last word, which is all that there is.
-        assert_eq!(ids(&of_tile(&features, 128, 130), 128, |w| w.admitted), [128]);
+        assert_eq!(ids(&of_tile(&features, 128, 130), 128, |(admitted, _)| admitted), [128]);
     }
 
     #[test]
@@ -253,23 +285,40 @@ mod tests {
             ..RowFeatures::NONE
         };
         // Without penalties, seen tokens are like others.
-        assert_eq!(ids(&of_tile(&features, 0, 999), 0, |w| w.listed), [40]);
+        assert_eq!(ids(&of_tile(&features, 0, 999), 0, |(_, listed)| listed), [40]);
         let features = RowFeatures { repetition: 2.0, ..features };
-        assert_eq!(ids(&of_tile(&features, 0, 999), 0, |w| w.listed), [1, 40, 127]);
-        assert_eq!(ids(&of_tile(&features, 128, 999), 128, |w| w.listed), [128, 140]);
+        assert_eq!(ids(&of_tile(&features, 0, 999), 0, |(_, listed)| listed), [1, 40, 127]);
+        assert_eq!(ids(&of_tile(&features, 128, 999), 128, |(_, listed)| listed), [128, 140]);
         // SAFETY: the lists are the test's.
-        let edited = |id, y| unsafe { edit(&features, id, y) };
+        let edit = |features: &RowFeatures, id: u32, y| unsafe {
+            let rules = of_tile(features, id / TILE_V * TILE_V, 999);
+            TileRules::edit(&raw const rules, features, id % TILE_V, y)
+        };
+        let edited = |id, y| edit(&features, id, y);
         assert_eq!(edited(1, 3.0), 1.5);
         assert_eq!(edited(40, -3.0), -5.0);
+        assert_eq!(edited(127, -3.0), -6.0);
         assert_eq!(edited(128, -3.0), -2.5);
+        assert_eq!(edited(140, 3.0), 1.5);
         assert_eq!(edited(2, -3.0), -3.0);
         // A bias of +4 before the penalty.
         let four = [TokenBias { token: 1, bias: 4.0 }];
         let features = RowFeatures { logit_bias: four.as_ptr(), n_logit_bias: 1, ..features };
-        // SAFETY: the same.
-        assert_eq!(unsafe { edit(&features, 1, -3.0) }, 0.5);
+        assert_eq!(edit(&features, 1, -3.0), 0.5);
         let last = RowFeatures { options: RowFeatures::BIAS_LAST, ..features };
-        // SAFETY: the same.
-        assert_eq!(unsafe { edit(&last, 1, -3.0) }, -2.0);
+        assert_eq!(edit(&last, 1, -3.0), -2.0);
+    }
+
+    #[test]
+    fn each_token_finds_its_own_item() {
+        let seen: Vec<_> = (0..500).map(|i| SeenToken { token: i * 3, count: i }).collect();
+        let features =
+            RowFeatures { seen: seen.as_ptr(), n_seen: 500, frequency: 1.0, ..RowFeatures::NONE };
+        for id in 0..1_500 {
+            let rules = of_tile(&features, id / TILE_V * TILE_V, 1_500);
+            // SAFETY: the lists are the test's.
+            let y = unsafe { TileRules::edit(&raw const rules, &features, id % TILE_V, 0.0) };
+            assert_eq!(y, if id % 3 == 0 { -((id / 3) as f32) } else { 0.0 }, "{id}");
+        }
     }
 }

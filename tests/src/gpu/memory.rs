@@ -155,7 +155,7 @@ impl DeviceCase {
         // The variant does not change what values need.
         let plan = Plan::for_gpu(&problem, &gpu.sampler.device_limits(), Some("simt"))
             .unwrap_or_else(|error| panic!("{}: {error}", case.name));
-        let Features { rows, raw, processed, .. } = problem.features();
+        let Features { rules, filters, raw, processed, .. } = problem.features();
         let report = |wanted| DeviceReport::new(stream, wanted, case.batch(), case.draws as usize);
         let outputs = || Guarded::new(stream, problem.outputs() as usize);
         let device_case = Self {
@@ -167,7 +167,8 @@ impl DeviceCase {
             positions: to_device(stream, &positions),
             outputs: std::array::from_fn(|_| outputs()),
             workspace: to_device(stream, &vec![0xA5; workspace_bytes + GUARD]),
-            features: rows.then(|| DeviceFeatures::upload(stream, &case.rows, &case.rules)),
+            features: (rules || filters)
+                .then(|| DeviceFeatures::upload(stream, &case.rows, &case.rules)),
             // NaN: who reads a value that was not written shows it.
             kept: to_device(stream, &vec![0xFF; plan.kept_bytes as usize + GUARD]),
             raw: report(raw),
@@ -257,12 +258,21 @@ impl DeviceCase {
 
 /// What a case asks for beyond temperature and key.
 fn features_of(case: &Case) -> Features {
-    let plain = |row: &SamplingParams| {
+    let unfiltered = |row: &SamplingParams| {
         let NoiseKey { seed, position } = row.key;
-        *row == SamplingParams::new(row.temperature, seed, position)
+        let plain = SamplingParams::new(row.temperature, seed, position);
+        let edits =
+            SamplingParams { penalties: row.penalties, edit_order: row.edit_order, ..plain };
+        (*row == plain, *row == plain || *row == edits)
     };
+    let (plain, without_filters) = case
+        .rows
+        .iter()
+        .map(unfiltered)
+        .fold((true, true), |all, row| (all.0 && row.0, all.1 && row.1));
     Features {
-        rows: !case.rules.is_empty() || !case.rows.iter().all(plain),
+        rules: !case.rules.is_empty() || !plain,
+        filters: !without_filters,
         raw: case.raw,
         processed: case.processed,
         transform: case.transform,

@@ -139,8 +139,8 @@ fn assert_native_is_the_cpus(vocab: u32, first_token: u32) -> Plan {
     );
     let bare = inputs.with_bias(&bias).with_first_token(first_token.into());
     let ruled = bare.with_token_rules(&rules);
-    let all = Features { rows: true, raw: ALL, processed: ALL, transform };
-    let rows = Features { rows: true, ..Features::NONE };
+    let all = Features { rules: true, filters: true, raw: ALL, processed: ALL, transform };
+    let rows = Features { rules: true, filters: true, ..Features::NONE };
     let one = Wanted { ranks: true, ..Wanted::NONE };
     let mut last = None;
     for (inputs, params, features) in [

@@ -8,22 +8,22 @@ use super::{Row, Sieve, Sums};
 use crate::abi::sieve;
 use crate::arch;
 use crate::filters::Filters;
-use crate::kernels::rules::{self, TokenBits};
+use crate::kernels::rules::TileRules;
 use crate::kernels::schedule::Tile;
 use crate::philox::{PAIR, PAIR_BIT};
-
-const WORDS: usize = sieve::RULE_WORDS as usize;
 
 /// Tokens of a word.
 const WORD: u32 = u32::BITS;
 
 /// Of a batch row and a tile, in shared memory.
 #[derive(Clone, Copy)]
-#[repr(C, align(8))]
+#[repr(C)]
 pub(super) struct RowRules {
-    bits: [TokenBits; WORDS],
+    of_tile: TileRules,
     /// Whether the row's values are kept: 0 or 1. Its rules are then applied later.
     keeps_values: u32,
+    /// To an odd number of words.
+    _unused: [u32; 2],
 }
 
 const _: () = assert!(size_of::<RowRules>() == sieve::RULES_BYTES as usize);
@@ -81,8 +81,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
                 let temperature = (&raw const (*row).temperature).read_volatile();
                 let keeps_values = Filters::new(features, temperature).any();
                 (&raw mut (*slot).keeps_values).write(keeps_values as u32);
-                let bits = (&raw mut (*slot).bits).cast::<TokenBits>();
-                rules::write_tile(features, tile.token, id_end, bits);
+                TileRules::write(&raw mut (*slot).of_tile, features, tile.token, id_end);
             }
             at += workers;
         }
@@ -119,16 +118,17 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
             let mut column = 0;
             while column < 2 {
                 let at = sieve.column(fragment, column);
-                let mut bits = TokenBits::NONE;
+                let (mut admits, mut lists) = (!0, 0);
                 if first_row + at < self.params.batch {
-                    // SAFETY: there are rules for each row of the batch, and a word for each line.
-                    let row = unsafe { self.rules().add(at as usize) };
-                    let words = unsafe { (&raw const (*row).bits).cast::<TokenBits>() };
-                    bits = unsafe { words.add((line / WORD) as usize).read() };
+                    // SAFETY: there are rules for each row of the batch, and lines are a tile's.
+                    unsafe {
+                        let rules = &raw const (*self.rules().add(at as usize)).of_tile;
+                        (admits, lists) = TileRules::bits(rules, line);
+                    }
                 }
                 // A pair's tokens are in one word.
-                let [one, other] = pair_bits(bits.admitted, line);
-                let [first, second] = pair_bits(bits.listed, line);
+                let [one, other] = pair_bits(admits, line);
+                let [first, second] = pair_bits(lists, line);
                 admitted[column] = 2 * admitted[column] + (one | other);
                 listed[column] = 2 * listed[column] + (first | second);
                 let sums = &mut sums[m][fragment];
@@ -143,8 +143,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         Marks { admitted, listed }
     }
 
-    /// Edits what is listed of a pair: column `column`'s tokens at `line` and after it, of ids
-    /// `base` and `base + PAIR_BIT`.
+    /// Edits what is listed of a pair: column `column`'s tokens at `line` and `line + PAIR_BIT`.
     ///
     /// # Safety
     /// The rules are written; `row < B` is that of the column.
@@ -153,7 +152,6 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         &self,
         values: [f32; PAIR],
         (line, column): (u32, u32),
-        base: u32,
         row: u32,
     ) -> [f32; PAIR] {
         if !self.applies_rules() {
@@ -162,9 +160,8 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         let mut values = values;
         // SAFETY: the caller's promise.
         unsafe {
-            let rules = self.rules().add(column as usize);
-            let words = (&raw const (*rules).bits).cast::<TokenBits>();
-            let listed = pair_bits(words.add((line / WORD) as usize).read().listed, line);
+            let rules = &raw const (*self.rules().add(column as usize)).of_tile;
+            let listed = pair_bits(TileRules::bits(rules, line).1, line);
             let features = &*self.params.features.add(row as usize);
             // Opaque: one text for both.
             let (mut member, members) = (0, arch::opaque(PAIR as u32));
@@ -173,7 +170,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
                 let (y, is_listed) =
                     if is_first { (values[0], listed[0]) } else { (values[1], listed[1]) };
                 if is_listed != 0 {
-                    let y = rules::edit(features, base + member * PAIR_BIT, y);
+                    let y = TileRules::edit(rules, features, line + member * PAIR_BIT, y);
                     values = if is_first { [y, values[1]] } else { [values[0], y] };
                 }
                 member += 1;

@@ -107,7 +107,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
             let (line, column) = (place >> 16, place & 0xFFFF);
             if first_row + column < self.params.batch {
                 let base = tile.token.wrapping_add(line);
-                let values = self.edit(values, (line, column), base, first_row + column);
+                let values = self.edit(values, (line, column), first_row + column);
                 self.offer(values, base, first_row, column, draw);
             }
         }
