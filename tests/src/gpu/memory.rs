@@ -261,8 +261,8 @@ fn features_of(case: &Case) -> Features {
     let unfiltered = |row: &SamplingParams| {
         let NoiseKey { seed, position } = row.key;
         let plain = SamplingParams::new(row.temperature, seed, position);
-        let edits =
-            SamplingParams { penalties: row.penalties, edit_order: row.edit_order, ..plain };
+        let mut edits = plain.with_penalties(row.penalties);
+        edits.edit_order = row.edit_order;
         (*row == plain, *row == plain || *row == edits)
     };
     let (plain, without_filters) = case
