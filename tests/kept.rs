@@ -7,12 +7,16 @@ use std::sync::Arc;
 use flash_sampling::{
     CpuOptions, CpuVariant, Dtype, FilterOrder, Output, Sampler, SamplingParams, Wanted,
 };
-use flash_sampling_kernels::abi::SampleParams;
 use flash_sampling_kernels::abi::kept::{
     KeptParams, ReportParams, RowFeatures, slice_len, values_stride,
 };
+use flash_sampling_kernels::abi::{NO_TOKEN, SampleParams, TILE_V};
 use flash_sampling_kernels::kernels::sample_kept::{Shared, sample_kept};
+use flash_sampling_kernels::shortlist::{self, BINS, Tally};
+use flash_sampling_kernels::status::Status;
 use flash_sampling_tests::inputs::{Case, Head, Matrix, params};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 
 const ALL: Wanted = Wanted { logprobs: true, ranks: true, entropies: true, best: 20 };
 
@@ -104,6 +108,8 @@ fn outputs_that_are_not_wanted_change_no_token() {
                 margins,
                 workspace: null_mut(),
                 values: values.as_mut_ptr(),
+                listed: null_mut(),
+                tallies: null_mut(),
                 features: &features,
                 weights_stride: 1,
                 hidden_stride: 1,
@@ -137,4 +143,186 @@ fn outputs_that_are_not_wanted_change_no_token() {
     assert_eq!(sample(null_mut(), 1), tokens);
     assert_eq!(sample(null_mut(), 0), tokens);
     assert!(tokens.iter().collect::<std::collections::BTreeSet<_>>().len() > 20);
+}
+
+/// What a sampling kernel would leave of a row: of some tiles all values, of others the tokens
+/// from a floor on, in any order. The floor may be anywhere below what the filters keep.
+struct Left {
+    values: Vec<f32>,
+    listed: Vec<u32>,
+    tally: Box<Tally>,
+}
+
+impl Left {
+    fn new(logits: &[f32], first_token: u32, features: &RowFeatures, temperature: f32) -> Self {
+        let vocab = logits.len() as u32;
+        let stride = values_stride(vocab) as usize;
+        let empty = Tally { highest: 0, n_tokens: 0, n_tiles: 0, bins: [0; BINS as usize] };
+        let mut left = Self {
+            values: vec![f32::NAN; stride],
+            listed: vec![u32::MAX; stride],
+            tally: Box::new(empty),
+        };
+        let lead = first_token % TILE_V;
+        let tiles = (lead + vocab).div_ceil(TILE_V);
+        for tile in (0..tiles).map(|i| i.wrapping_mul(7) % tiles) {
+            let begin = i64::from(tile * TILE_V) - i64::from(lead);
+            let end = (begin + i64::from(TILE_V)).min(vocab.into());
+            let indices = begin.max(0) as u32..end as u32;
+            let highest = shortlist::of_height(left.tally.highest);
+            let tally = &raw const *left.tally;
+            // SAFETY: the tally is there.
+            let floor =
+                unsafe { shortlist::floor(features, temperature, tally, highest, |at| at.read()) };
+            if floor == f32::NEG_INFINITY {
+                let most = indices.clone().map(|i| logits[i as usize]).fold(floor, f32::max);
+                indices.clone().for_each(|i| left.values[i as usize] = logits[i as usize]);
+                left.tally.n_tiles += 1;
+                left.listed[stride - left.tally.n_tiles as usize] = begin as u32;
+                left.count(most);
+                continue;
+            }
+            for i in indices.rev().filter(|&i| logits[i as usize] >= floor) {
+                left.values[i as usize] = logits[i as usize];
+                left.listed[left.tally.n_tokens as usize] = i;
+                left.tally.n_tokens += 1;
+                left.count(logits[i as usize]);
+            }
+        }
+        left
+    }
+
+    fn count(&mut self, y: f32) {
+        if y > f32::NEG_INFINITY {
+            self.tally.highest = self.tally.highest.max(shortlist::height(y));
+            self.tally.bins[shortlist::bin(y) as usize] += 1;
+        }
+    }
+}
+
+/// Tokens, scores, margins and status of a row, from all of its values or from its shortlist.
+fn finish(
+    (logits, first_token): (&[f32], u32),
+    (features, temperature): (&RowFeatures, f32),
+    (lists, slice_in_shared): (bool, bool),
+) -> (Vec<u32>, Vec<u32>, Vec<u32>, Vec<u32>) {
+    const DRAWS: usize = 5;
+    let vocab = logits.len() as u32;
+    let mut left = Left::new(logits, first_token, features, temperature);
+    if !lists {
+        left.values[..logits.len()].copy_from_slice(logits);
+    }
+    let mut slice = vec![f32::NAN; slice_len(vocab, 1) as usize];
+    let (mut tokens, mut status) = ([0; DRAWS], [Status::NO_CANDIDATE.bits(); DRAWS]);
+    let (mut scores, mut margins) = ([0.0f32; DRAWS], [0.0f32; DRAWS]);
+    let params = KeptParams {
+        sample: SampleParams {
+            bias: null(),
+            temperatures: &temperature,
+            seeds: &3,
+            positions: &4,
+            tokens: tokens.as_mut_ptr(),
+            status: status.as_mut_ptr(),
+            scores: scores.as_mut_ptr(),
+            margins: margins.as_mut_ptr(),
+            workspace: null_mut(),
+            values: left.values.as_mut_ptr(),
+            listed: if lists { left.listed.as_mut_ptr() } else { null_mut() },
+            tallies: &raw mut *left.tally,
+            features,
+            weights_stride: 1,
+            hidden_stride: 1,
+            batch: 1,
+            vocab,
+            hidden: 1,
+            draws: DRAWS as u32,
+            first_token,
+            weights_dtype: 0,
+            hidden_dtype: 0,
+            skips_banned: 0,
+            applies_rules: 1,
+        },
+        raw: ReportParams::NONE,
+        processed: ReportParams::NONE,
+        raw_values: null_mut(),
+        scratch: null_mut(),
+        softcap: 0.0,
+        scale: 1.0,
+        scale_first: 0,
+        slice_in_shared: slice_in_shared.into(),
+    };
+    let mut shared = Box::<Shared>::new_uninit();
+    // SAFETY: the buffers have the sizes that the parameters tell, for one block.
+    unsafe { sample_kept::<1>(&params, shared.as_mut_ptr(), slice.as_mut_ptr(), 0, 1) };
+    if lists {
+        let Tally { highest, n_tokens, n_tiles, bins } = *left.tally;
+        assert_eq!((highest, n_tokens, n_tiles), (0, 0, 0), "the tally is zero again");
+        assert!(bins.iter().all(|&n| n == 0), "the tally is zero again");
+    }
+    let bits = |values: [f32; DRAWS]| values.map(f32::to_bits).to_vec();
+    (tokens.to_vec(), status.to_vec(), bits(scores), bits(margins))
+}
+
+/// Peaked rows, flat ones, ties, and infinities: what is found in the shortlist is what is found
+/// in the whole row.
+#[test]
+fn shortlists_have_all_that_counts() {
+    let mut rng = SmallRng::seed_from_u64(71);
+    let none = RowFeatures::NONE;
+    let last = RowFeatures::MIN_P_LAST;
+    let asked = [
+        RowFeatures { top_k: 1, ..none },
+        RowFeatures { top_k: 50, ..none },
+        RowFeatures { top_k: 256, top_p: 0.9, ..none },
+        RowFeatures { top_k: 20, top_p: 0.5, min_p: 0.05, ..none },
+        RowFeatures { top_k: 40, top_p: 0.95, min_p: 0.1, options: last, ..none },
+        RowFeatures { min_p: 0.05, ..none },
+        RowFeatures { min_p: 1e-6, ..none },
+        RowFeatures { min_p: 0.02, top_p: 0.8, epsilon_cutoff: 1e-3, eta_cutoff: 2e-3, ..none },
+        RowFeatures { min_p: 0.2, options: RowFeatures::FILTERS_AT_ONE, ..none },
+        RowFeatures { top_k: 9, options: RowFeatures::JOINT, min_p: 1e-4, ..none },
+    ];
+    let (mut short, mut rows) = (0, 0);
+    for case in 0..60 {
+        let vocab = [1, 100, 128, 3_000, 20_000][case % 5];
+        let first_token = [0, 77, 1_000_064][case % 3];
+        let spread = [1.0, 30.0, 0.0, 1e-3][case % 4];
+        let logits: Vec<f32> = (0..vocab)
+            .map(|_| {
+                let y = (0..6).map(|_| rng.random::<f32>()).sum::<f32>() - 3.0;
+                match rng.random_range(0..200) {
+                    0 => f32::NEG_INFINITY,
+                    1 if case % 7 == 6 => f32::INFINITY,
+                    // Ties.
+                    2..50 => (y * 4.0).round() * spread,
+                    _ => y * spread - [0.0, 5.0][case % 2],
+                }
+            })
+            .collect();
+        for features in &asked {
+            for temperature in [0.3, 1.0, 50.0] {
+                let row = ((&logits[..], first_token), (features, temperature));
+                assert!(shortlist::serves(features, temperature));
+                let (tokens, _, scores, margins) = finish(row.0, row.1, (false, true));
+                let name = format!("case {case}, {features:?}, temperature {temperature}");
+                for slice_in_shared in [true, false] {
+                    let (tokens_, status, scores_, margins_) =
+                        finish(row.0, row.1, (true, slice_in_shared));
+                    assert_eq!(
+                        (&tokens_, &scores_, &margins_),
+                        (&tokens, &scores, &margins),
+                        "{name}"
+                    );
+                    // Of values that are not listed nobody says here what they were.
+                    let none = tokens.iter().map(|&token| (token == NO_TOKEN) as u32);
+                    assert!(status.iter().copied().eq(none), "{name}");
+                }
+                let left = Left::new(&logits, first_token, features, temperature);
+                let counted = left.tally.n_tokens + left.tally.n_tiles * TILE_V;
+                short += u32::from(counted < vocab / 2);
+                rows += 1;
+            }
+        }
+    }
+    assert!(short * 5 > rows, "{short} of {rows} rows were short");
 }

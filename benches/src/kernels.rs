@@ -159,6 +159,8 @@ impl Call for SampledCall<'_> {
             margins: null_mut(),
             workspace: without_provenance_mut(address(workspace)),
             values: null_mut(),
+            listed: null_mut(),
+            tallies: null_mut(),
             features: null(),
             weights_stride: self.shape.hidden.into(),
             hidden_stride: self.shape.hidden.into(),

@@ -166,9 +166,9 @@ impl Plan {
             return Err(Error::Unsupported { need, limit, found });
         }
         let features = problem.features();
-        let applies_rules = chosen.applies_rules() && features.rules && !features.of_all_rows();
+        let applies_rules = chosen.applies_rules() && features.of_rows() && !features.of_all_rows();
         let keeps_values = features.any() && (!applies_rules || features.filters);
-        let finish = keeps_values.then(|| Finish::new(problem, limits));
+        let finish = keeps_values.then(|| Finish::new(problem, limits, applies_rules));
         Ok(Self {
             variant: VariantId::Gpu(chosen),
             grid: grid(chosen, problem, limits),

@@ -138,6 +138,8 @@ impl Problem {
             margins: null_mut(),
             workspace: null_mut(),
             values: null_mut(),
+            listed: null_mut(),
+            tallies: null_mut(),
             features: null(),
             weights_stride: self.weights_stride(),
             hidden_stride: self.hidden_stride(),

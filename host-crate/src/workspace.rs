@@ -9,7 +9,12 @@ use crate::problem::Problem;
 /// Bytes that the kernels need for a problem; they must be zero before the first call
 /// and are zero again after each.
 pub const fn workspace_bytes(problem: &Problem) -> u64 {
-    WorkspaceLayout::new(problem.batch(), problem.draws()).bytes
+    let layout = WorkspaceLayout::new(problem.batch(), problem.draws());
+    if problem.features().filters {
+        layout.bytes_with_tallies(problem.batch())
+    } else {
+        layout.bytes
+    }
 }
 
 /// Checks the caller's scratch.

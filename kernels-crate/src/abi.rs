@@ -9,6 +9,7 @@ pub mod sm90;
 pub use variants::{Kernel, VARIANTS, Variant};
 
 use crate::dims::{align_up, ceil_div};
+use crate::shortlist::Tally;
 
 /// The token of a row with no admissible token; never an id.
 pub const NO_TOKEN: u32 = u32::MAX;
@@ -71,6 +72,11 @@ pub struct SampleParams {
     pub workspace: *mut u8,
     /// `[B, kept::values_stride(V)]` f32, written with the logits after the bias, or null.
     pub values: *mut f32,
+    /// `[B, kept::values_stride(V)]` u32, written with the shortlists: indices of tokens from the
+    /// front, and of the first tokens of whole tiles from the back; or null.
+    pub listed: *mut u32,
+    /// `[B]`, all zero, if there are shortlists: part of the workspace.
+    pub tallies: *mut Tally,
     /// `[B]`: what rows ask for, or null if they ask for nothing.
     pub features: *const kept::RowFeatures,
     /// Elements from one row of the weights to the next.
@@ -94,8 +100,8 @@ pub struct SampleParams {
     /// Whether nobody asks for the logits of tokens that no row admits, 0 or 1: tiles of such
     /// tokens need not be multiplied.
     pub skips_banned: u32,
-    /// Whether the sampling kernel applies the rules of rows without filters, which are then
-    /// done, 0 or 1: [`Variant::applies_rules`].
+    /// Whether the sampling kernel applies rules, 0 or 1: [`Variant::applies_rules`]. Rows
+    /// without filters are then done, and others may be listed.
     pub applies_rules: u32,
 }
 
@@ -216,13 +222,20 @@ pub struct WorkspaceLayout {
     pub row_status: u64,
     /// `[⌈B / TILE_B⌉]` u32 for the smallest `TILE_B`: vocabulary tiles done.
     pub tiles_done: u64,
-    /// All of it.
+    /// `[B]` of [`Tally`], kept when rows may be listed.
+    pub tallies: u64,
+    /// All but these.
     pub bytes: u64,
 }
 
 impl WorkspaceLayout {
     /// Alignment of the workspace's base.
     pub const ALIGNMENT_BYTES: u64 = 16;
+
+    /// All of it, with tallies.
+    pub const fn bytes_with_tallies(&self, batch: u32) -> u64 {
+        self.tallies + batch as u64 * core::mem::size_of::<Tally>() as u64
+    }
 
     /// The layout for `[B, S]`.
     #[inline(always)]
@@ -233,6 +246,6 @@ impl WorkspaceLayout {
         let tiles_done = row_status + batch as u64 * 4;
         let n_tiles_b = ceil_div(batch as u64, simt::TILE_B as u64);
         let bytes = align_up(tiles_done + n_tiles_b * 4, Self::ALIGNMENT_BYTES);
-        Self { first_keys: 0, second_keys, row_status, tiles_done, bytes }
+        Self { first_keys: 0, second_keys, row_status, tiles_done, tallies: bytes, bytes }
     }
 }

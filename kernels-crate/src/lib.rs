@@ -42,5 +42,6 @@ pub mod mass;
 pub mod philox;
 pub mod scale;
 pub mod score;
+pub mod shortlist;
 pub mod status;
 pub mod transform;

@@ -2,8 +2,8 @@
 
 use std::ptr::{null_mut, with_exposed_provenance_mut};
 
-use flash_sampling_kernels::abi::SampleParams;
 use flash_sampling_kernels::abi::kept::{KeptParams, ReportParams};
+use flash_sampling_kernels::abi::{SampleParams, WorkspaceLayout};
 
 use super::driver::Address;
 use super::{RawOperands, RawReport};
@@ -29,6 +29,8 @@ pub(super) fn sample_params(
     operands: &RawOperands,
 ) -> SampleParams {
     let asked = problem.features();
+    let layout = WorkspaceLayout::new(problem.batch(), problem.draws());
+    let listed = plan.finish.and_then(|finish| finish.listed);
     SampleParams {
         bias: at_if(problem.has_bias(), operands.bias),
         temperatures: at(operands.temperatures),
@@ -40,6 +42,8 @@ pub(super) fn sample_params(
         margins: at(operands.margins),
         workspace: at(operands.workspace),
         values: at_if(plan.finish.is_some(), operands.kept),
+        listed: at_if(listed.is_some(), operands.kept + listed.unwrap_or_default()),
+        tallies: at_if(listed.is_some(), operands.workspace + layout.tallies),
         features: at_if(asked.of_rows(), operands.features),
         skips_banned: (!asked.raw.any()).into(),
         applies_rules: plan.applies_rules.into(),

@@ -26,18 +26,25 @@ pub struct Finish {
     /// Where a second copy of the values begins in the memory for them, in bytes, if there is
     /// one.
     pub raw_values: Option<u64>,
+    /// Where, in the same memory, rows have their shortlists, if some may have one.
+    pub listed: Option<u64>,
     /// Where, in the same memory, clusters have what their blocks tell each other, if they do.
     pub scratch: Option<u64>,
     /// Bytes of that memory, which may hold anything, before a call and after it.
     pub kept_bytes: u64,
 }
 
-/// Waves of clusters that there are at most: each has scratch.
-const WAVES: u64 = 4;
+/// Of a wave of clusters, as multiprocessors are counted, one in so many may not fit: those of
+/// one cluster lie together. What does not fit would begin when others have done all their rows.
+const MISFITS: u64 = 16;
+
+/// Tokens whose indices are counted in 32 bits, with room to spare.
+const MOST_LISTED: u32 = 1 << 31;
 
 impl Finish {
-    /// A cluster of blocks a row, or some waves of them if there are more rows.
-    pub(super) fn new(problem: &Problem, limits: &DeviceLimits) -> Self {
+    /// A cluster of blocks a row, or a wave of them if there are more rows. Rows may be listed
+    /// where the sampling kernel applies their rules.
+    pub(super) fn new(problem: &Problem, limits: &DeviceLimits, applies_rules: bool) -> Self {
         let serves = |variant: &&KeptVariant| variant.runs_on(limits.compute_capability);
         // The last runs wherever a sampling kernel does.
         let last = &KEPT_VARIANTS[KEPT_VARIANTS.len() - 1];
@@ -46,15 +53,16 @@ impl Finish {
         let slice_in_shared = shared_bytes(true) <= limits.shared_bytes_per_block.into();
         let shared_bytes = shared_bytes(slice_in_shared) as u32;
         let wave = wave(shared_bytes, variant.blocks_per_sm, limits) / u64::from(variant.cluster);
-        // As a rule fewer clusters fit than a wave has, and the device sees to it which row
-        // comes next.
-        let clusters = (WAVES * wave.max(1)).min(problem.batch().into()) as u32;
+        let misfits = if variant.cluster > 1 { wave.div_ceil(MISFITS) } else { 0 };
+        let clusters = (wave - misfits).max(1).min(problem.batch().into()) as u32;
         let scratch_bytes = variant.scratch_bytes(clusters);
         let two_copies = !slice_in_shared && problem.features().raw.any();
         // `Problem` has checked the product; rows are multiples of 16 bytes.
         let values = u64::from(problem.batch()) * values_stride(problem.vocab());
         let values_bytes = values * size_of::<f32>() as u64;
-        let scratch = if two_copies { 2 * values_bytes } else { values_bytes };
+        let lists = applies_rules && problem.vocab() < MOST_LISTED;
+        // Shortlists, or the second copy: there are no reports where rules are applied at once.
+        let scratch = if two_copies || lists { 2 * values_bytes } else { values_bytes };
         Self {
             entry: variant.entry,
             threads: THREADS,
@@ -62,6 +70,7 @@ impl Finish {
             shared_bytes,
             slice_in_shared,
             raw_values: two_copies.then_some(values_bytes),
+            listed: lists.then_some(values_bytes),
             scratch: (scratch_bytes > 0).then_some(scratch),
             kept_bytes: scratch + scratch_bytes,
         }

@@ -149,6 +149,21 @@ pub unsafe fn atomic_or(at: *mut u32, bits: u32) {
     }
 }
 
+/// Adds to the value at `at`, wrapping; returns what was there ("atom").
+///
+/// # Safety
+/// `at` is a valid global address.
+#[inline(always)]
+pub unsafe fn atomic_add_u32(at: *mut u32, value: u32) -> u32 {
+    let before;
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("atom.relaxed.gpu.global.add.u32 {}, [{}], {};",
+             out(reg32) before, in(reg64) at, in(reg32) value, options(nostack));
+    }
+    before
+}
+
 /// Adds to the value at `at`, wrapping ("red").
 ///
 /// # Safety

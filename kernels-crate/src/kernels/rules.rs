@@ -138,6 +138,23 @@ impl TileRules {
         }
     }
 
+    /// Writes that nothing is asked for.
+    ///
+    /// # Safety
+    /// `this` is valid.
+    #[inline(always)]
+    pub unsafe fn write_none(this: *mut Self) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let words = this.cast::<u32>();
+            let (mut word, end) = (0, arch::opaque((size_of::<Self>() / 4) as u32) as usize);
+            while word < end {
+                words.add(word).write(if word < WORDS { !0 } else { 0 });
+                word += 1;
+            }
+        }
+    }
+
     /// Of the word that token `place` of the tile is in, the bits of those that are admitted,
     /// and of those among them that are listed.
     ///

@@ -5,7 +5,7 @@
 //! *Operands*: [`KeptParams`], naturally aligned. The outputs and, where slices are not in
 //! shared memory, the logits of kept rows are written; outputs alias nothing.
 //!
-//! *Mapping*: the blocks of a cluster work on one row at a time, the cluster's index first,
+//! *Mapping*: first the rows that were listed, a block each. Then the blocks of a cluster work on one row at a time, the cluster's index first,
 //! then as many rows further as there are clusters. Each block has a slice of the row, of
 //! whole vocabulary tiles; its threads take the slice's tokens in turn.
 //!
@@ -29,6 +29,7 @@ mod draw;
 mod edit;
 mod measure;
 mod report;
+mod short;
 mod view;
 
 use crew::Crew;
@@ -36,7 +37,7 @@ pub use crew::{Exchange, Shared};
 use measure::KeptRow;
 use view::View;
 
-use crate::abi::kept::{KeptParams, RowFeatures, THREADS};
+use crate::abi::kept::{KeptParams, RowFeatures, THREADS, slice_len};
 use crate::arch;
 use crate::candidate::Key;
 use crate::filters::Filters;
@@ -62,6 +63,21 @@ pub unsafe fn sample_kept<const CLUSTER: u32>(
     let mut row = block / CLUSTER;
     // SAFETY: the caller's promise; `row < B`, and every access is masked by the slice.
     unsafe {
+        if !params.sample.listed.is_null() {
+            let mut crew = Crew::<1>::new(shared, params.scratch, 0, 0);
+            let words = if params.slice_in_shared != 0 {
+                slice_len(params.sample.vocab, CLUSTER) as u32
+            } else {
+                0
+            };
+            let mut row = block;
+            while row < params.sample.batch {
+                if short::is_listed(params, row) {
+                    short::finish_row(params, &mut crew, (slice, words / 2), row);
+                }
+                row += blocks;
+            }
+        }
         let mut crew = Crew::<CLUSTER>::new(shared, params.scratch, block / CLUSTER, rank);
         while row < params.sample.batch {
             if is_kept(params, row) {
@@ -90,7 +106,9 @@ unsafe fn is_kept(params: &KeptParams, row: u32) -> bool {
     let (features, temperature) =
         unsafe { (features(params, row), params.sample.temperatures.add(row as usize).read()) };
     if params.sample.applies_rules != 0 {
-        return Filters::new(&features, temperature).any();
+        let has_filters = Filters::new(&features, temperature).any();
+        // SAFETY: `row < B`.
+        return has_filters && unsafe { !short::is_listed(params, row) };
     }
     let is_plain = transform(params) == LogitTransform::NONE;
     params.raw.any() | params.processed.any() | !is_plain | asks(&features, temperature)

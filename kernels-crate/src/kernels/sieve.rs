@@ -26,6 +26,7 @@
 
 mod hint;
 mod levels;
+mod listing;
 mod rules;
 mod scan;
 mod store;
@@ -227,6 +228,10 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
             unsafe {
                 if row < self.params.batch {
                     params = row_params(self.params, row);
+                    // Its scores are its values.
+                    if self.is_listed(row) {
+                        params.temperature = 0.0;
+                    }
                 }
                 let subkey = Subkey::new(params.key, draw);
                 let slot = self.rows().add(at as usize);
@@ -252,9 +257,12 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
         let (mut draw, mut unset) = (0, unset);
         // SAFETY: the caller's promise.
         unsafe {
-            let marks = self.begin_tile(sums, tile, first_row);
+            let mut marks = Marks::NONE;
             loop {
                 let unset_anywhere = arch::warps_any(unset, self.barrier, THREADS);
+                if draw == 0 {
+                    marks = self.begin_tile(sums, tile, first_row);
+                }
                 self.offer_draw(sums, marks, tile, first_row, draw, unset_anywhere);
                 if self.params.draws == 1 {
                     break;
@@ -274,10 +282,10 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
         }
     }
 
-    /// Turns finished sums into values, leaves those in memory that are kept, and applies rules.
+    /// Turns finished sums into values, applies rules, and leaves those in memory that are kept.
     ///
     /// # Safety
-    /// As [`Self::offer_tile`].
+    /// As [`Self::offer_tile`]; the levels are there.
     #[inline(always)]
     pub(super) unsafe fn begin_tile(
         &self,
@@ -288,8 +296,9 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
         // SAFETY: the caller's promise.
         unsafe {
             self.to_values(sums, tile);
+            let marks = self.apply_rules(sums, first_row);
             self.store(sums, tile, first_row);
-            self.apply_rules(sums, first_row)
+            marks
         }
     }
 
@@ -312,10 +321,10 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
         // SAFETY: the caller's promise.
         unsafe {
             // A margin's level is that of the second, which this does not bound.
-            if unset && self.params.margins.is_null() {
+            if unset && (self.params.margins.is_null() || self.lists()) {
                 sieve.set_levels(values, marks);
                 arch::warps_barrier(self.barrier, THREADS);
-                sieve.share_levels(first_row, draw);
+                sieve.share_levels(tile, first_row, draw);
                 arch::warps_barrier(self.barrier, THREADS);
             }
             sieve.scan(values, marks, tile, first_row, draw);

@@ -1,7 +1,7 @@
 //! What the threads of a cluster do together.
 
 use super::THREADS_LEN;
-use super::view::View;
+use super::view::{Part, Values};
 use crate::abi::kept::{CLUSTER as LARGEST_CLUSTER, EXCHANGES, THREADS};
 use crate::arch::{self, PerThread};
 use crate::candidate::Key;
@@ -160,20 +160,20 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
         }
     }
 
-    /// Sums over the tokens of all slices.
+    /// Sums over the tokens of all blocks' parts.
     #[inline(always)]
     pub(super) unsafe fn sum<const N: usize>(
         &mut self,
-        view: View<'_>,
+        values: impl Values,
         of: impl Fn(u32, f32) -> [u64; N],
     ) -> [u64; N] {
-        let slice = view.slice(self);
+        let part = values.part(self);
         // SAFETY: the caller's promise.
         unsafe {
             self.reduce(
                 |thread| {
                     let mut sums = [0; N];
-                    slice.for_each(thread, |index, y| sums = add(sums, of(index, y)));
+                    part.for_each(thread, |index, y| sums = add(sums, of(index, y)));
                     sums
                 },
                 add,
@@ -187,7 +187,7 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
     pub(super) unsafe fn fill(
         &mut self,
         histogram: *mut Histogram,
-        view: View<'_>,
+        values: impl Values,
         bucket: impl Fn(u32, f32) -> (u32, u64),
     ) {
         // SAFETY: buckets are below the lengths; legs part what is written from what is read.
@@ -198,9 +198,9 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
                 masses.add(thread as usize).write(0);
                 counts.add(thread as usize).write(0);
             });
-            let slice = view.slice(self);
+            let part = values.part(self);
             self.leg(|thread| {
-                slice.for_each(thread, |index, y| {
+                part.for_each(thread, |index, y| {
                     let (bucket, mass) = bucket(index, y);
                     if bucket < RUNGS {
                         arch::block_add_u32(counts.add(bucket as usize), 1);
@@ -251,7 +251,7 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
     #[inline(always)]
     pub(super) unsafe fn gather(
         &mut self,
-        view: View<'_>,
+        values: impl Values,
         wanted: impl Fn(u32, f32) -> bool,
     ) -> u32 {
         // SAFETY: as in `fill`.
@@ -263,9 +263,9 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
                     n_keys.write(0);
                 }
             });
-            let slice = view.slice(self);
+            let part = values.part(self);
             self.leg(|thread| {
-                slice.for_each(thread, |index, y| {
+                part.for_each(thread, |index, y| {
                     if wanted(index, y) {
                         let at = arch::block_add_u32(n_keys, 1) as usize;
                         keys.add(at).write(key(index, y));

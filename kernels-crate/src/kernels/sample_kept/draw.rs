@@ -191,23 +191,23 @@ impl Draw {
 }
 
 #[inline(always)]
-fn to_words(leaders: Leaders) -> [u64; 2] {
+pub(super) fn to_words(leaders: Leaders) -> [u64; 2] {
     [leaders.first.bits(), leaders.second.bits()]
 }
 
 #[inline(always)]
-fn from_words([first, second]: [u64; 2]) -> Leaders {
+pub(super) fn from_words([first, second]: [u64; 2]) -> Leaders {
     Leaders { first: Key::from_bits(first), second: Key::from_bits(second) }
 }
 
 #[inline(always)]
-fn merge(a: [u64; 2], b: [u64; 2]) -> [u64; 2] {
+pub(super) fn merge(a: [u64; 2], b: [u64; 2]) -> [u64; 2] {
     to_words(from_words(a).merge(from_words(b)))
 }
 
 /// Writes the outputs at `at`.
 #[inline(always)]
-unsafe fn write(params: &KeptParams, at: u64, leaders: Leaders, status: Status) {
+pub(super) unsafe fn write(params: &KeptParams, at: u64, leaders: Leaders, status: Status) {
     let (sample, at, mut status) = (&params.sample, at as usize, status);
     if leaders.first.token() == NO_TOKEN {
         status.insert(Status::NO_CANDIDATE);

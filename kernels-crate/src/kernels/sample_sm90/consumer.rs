@@ -163,9 +163,6 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
             while draw < call.params.draws {
                 arch::barrier_wait(call.ring.hints_ready(group), ready_parity);
                 ready_parity ^= 1;
-                if draw == 0 {
-                    marks = sieve.begin_tile(&mut sums, tile, first_row);
-                }
                 if call.holds_tokens(&tile) {
                     let unset = if turns == 1 {
                         call.ring.unset(group).read() != 0
@@ -173,6 +170,9 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
                         let unset = sieve.raise_levels(first_row, draw);
                         arch::warps_any(unset, barrier, sm90::GROUP_THREADS)
                     };
+                    if draw == 0 {
+                        marks = sieve.begin_tile(&mut sums, tile, first_row);
+                    }
                     sieve.offer_draw(&mut sums, marks, tile, first_row, draw, unset);
                 }
                 arch::barrier_arrive_each(call.ring.hints_free(group));

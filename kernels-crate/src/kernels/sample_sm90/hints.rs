@@ -15,7 +15,7 @@ pub(super) unsafe fn run<const M_TILES: usize, const N_TILES: usize>(call: &Call
     let tile_b = N_TILES as u32 * 8;
     let turns = consumer::turns(M_TILES);
     let mut item = call.first_item;
-    let mut turn = 0;
+    let (mut items, mut turn) = (0, 0);
     // A bit a warpgroup. The first round of `hints_free` passes at once.
     let (mut free_parities, mut wanted_parities) = (0b11, 0);
     // SAFETY: the caller's promise.
@@ -25,7 +25,7 @@ pub(super) unsafe fn run<const M_TILES: usize, const N_TILES: usize>(call: &Call
             let first_row = tile.tile_b * tile_b;
             let turns_back = call.step * turns as u64;
             let new_rows = call.params.draws != 1
-                || item < call.first_item + turns_back
+                || items < turns
                 || call.schedule.tile(item - turns_back).tile_b != tile.tile_b;
             // Opaque: unrolled, there would be a copy of everything for each warpgroup.
             let end = arch::opaque(if turns == 1 { sm90::GROUPS } else { turn + 1 });
@@ -70,6 +70,7 @@ pub(super) unsafe fn run<const M_TILES: usize, const N_TILES: usize>(call: &Call
             }
             turn = (turn + 1) % turns;
             item += call.step;
+            items += 1;
         }
     }
 }

@@ -2,12 +2,14 @@
 
 use core::mem::offset_of;
 
+use super::rules::Kind;
 use super::{Marks, Row, Sieve, Sums, pair};
 use crate::abi::sieve::{ROW_BYTES, THREADS};
 use crate::arch;
 use crate::candidate::{Key, Leaders};
 use crate::gumbel::NOISE_BELOW_ALL;
 use crate::kernels::finish::{self, Workspace};
+use crate::kernels::schedule::Tile;
 use crate::philox::PAIR_BIT;
 use crate::score::score;
 
@@ -57,8 +59,9 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
             // SAFETY: `row < B`; the slot is the thread's own until the next barrier.
             unsafe {
                 if row < self.params.batch {
-                    level = finish::threshold(self.params, &self.workspace(), row, draw);
+                    level = self.level(at, row, draw);
                     unset |= level == f32::NEG_INFINITY;
+                    self.keep_tile(at, level);
                 }
                 (&raw mut (*self.rows().add(at as usize)).level).write(level);
             }
@@ -139,29 +142,31 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
     /// Tells the call what the tile's own tokens are sure to reach, and learns what those of
     /// other blocks are: the first tiles of all blocks end at about the same time.
     #[inline(always)]
-    pub(super) unsafe fn share_levels(&self, first_row: u32, draw: u32) {
+    pub(super) unsafe fn share_levels(&self, tile: Tile, first_row: u32, draw: u32) {
         // SAFETY: the slots are the thread's own between the barriers.
         let tell = |workspace: &Workspace, row, level: *mut f32| unsafe {
-            if level.read() > f32::NEG_INFINITY {
+            let at = row - first_row;
+            if self.kind(at) != Kind::Drawn {
+                self.tell_tile(tile, at, row, level.read());
+            } else if level.read() > f32::NEG_INFINITY && self.params.margins.is_null() {
                 let leaders = Leaders { first: Key::floor(level.read()), second: Key::NONE };
                 finish::publish(self.params, workspace, row, draw, leaders);
             }
         };
         // SAFETY: the same.
-        let learn = |workspace: &Workspace, row, level: *mut f32| unsafe {
-            level.write(finish::threshold(self.params, workspace, row, draw));
+        let learn = |row, level: *mut f32| unsafe {
+            level.write(self.level_after(row - first_row, row, draw));
         };
         // SAFETY: the caller's promise.
         unsafe {
             if Self::WAITS && arch::grid_dim() >= MANY_BLOCKS {
                 self.each_own_row(first_row, |row, level| tell(&self.workspace(), row, level));
                 self.wait_for_others(first_row, draw);
-                self.each_own_row(first_row, |row, level| learn(&self.workspace(), row, level));
+                self.each_own_row(first_row, learn);
             } else {
                 self.each_own_row(first_row, |row, level| {
-                    let workspace = self.workspace();
-                    tell(&workspace, row, level);
-                    learn(&workspace, row, level);
+                    tell(&self.workspace(), row, level);
+                    learn(row, level);
                 });
             }
         }

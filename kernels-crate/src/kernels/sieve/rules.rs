@@ -4,13 +4,15 @@
 //! listed token the sums stay as they are: it sets no level, always passes, and is edited as
 //! it is drained, by the lanes of a warp together.
 
-use super::{Row, Sieve, Sums};
+use super::{Sieve, Sums};
+use crate::abi::kept::RowFeatures;
 use crate::abi::sieve;
 use crate::arch;
 use crate::filters::Filters;
 use crate::kernels::rules::TileRules;
 use crate::kernels::schedule::Tile;
 use crate::philox::{PAIR, PAIR_BIT};
+use crate::shortlist;
 
 /// Tokens of a word.
 const WORD: u32 = u32::BITS;
@@ -20,10 +22,23 @@ const WORD: u32 = u32::BITS;
 #[repr(C)]
 pub(super) struct RowRules {
     of_tile: TileRules,
-    /// Whether the row's values are kept: 0 or 1. Its rules are then applied later.
-    keeps_values: u32,
+    kind: Kind,
+    /// Whether of this tile all values are kept: 0 or 1. It is so while no floor is known.
+    keeps_tile: u32,
     /// To an odd number of words.
-    _unused: [u32; 2],
+    _unused: u32,
+}
+
+/// What becomes of a batch row.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Kind {
+    /// It has no filters.
+    Drawn,
+    /// All its values are kept, and its rules are applied later.
+    Kept,
+    /// Values from a floor on are listed; no token is drawn.
+    Listed,
 }
 
 const _: () = assert!(size_of::<RowRules>() == sieve::RULES_BYTES as usize);
@@ -72,27 +87,78 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         let id_end = self.params.first_token + self.params.vocab;
         let mut at = arch::opaque(worker);
         while at < Self::ROWS && first_row + at < self.params.batch {
-            // SAFETY: the row is the call's, and its slot the worker's own; the temperature
-            // is written before rules are.
+            // SAFETY: the row is the call's, and its slot the worker's own.
             unsafe {
-                let features = &*self.params.features.add((first_row + at) as usize);
-                let slot = self.rules().add(at as usize);
-                let row: *const Row = self.rows().add(at as usize);
-                let temperature = (&raw const (*row).temperature).read_volatile();
-                let keeps_values = Filters::new(features, temperature).any();
-                (&raw mut (*slot).keeps_values).write(keeps_values as u32);
-                TileRules::write(&raw mut (*slot).of_tile, features, tile.token, id_end);
+                let row = (first_row + at) as usize;
+                let features = &*self.params.features.add(row);
+                let temperature = self.params.temperatures.add(row).read();
+                let kind = self.kind_of(features, temperature);
+                // Opaque: what the kind follows from is not needed any more.
+                let slot = self.rules().add(arch::opaque(at) as usize);
+                (&raw mut (*slot).kind).write(kind);
+                let of_tile = &raw mut (*slot).of_tile;
+                if kind == Kind::Kept {
+                    TileRules::write_none(of_tile);
+                } else {
+                    let features = self.params.features.add(arch::opaque(row as u32) as usize);
+                    TileRules::write(of_tile, &*features, tile.token, id_end);
+                }
             }
             at += workers;
         }
     }
 
-    /// Whether the values of the thread's `column` of `fragment` are kept.
+    /// What becomes of a row of a call whose rules are applied.
+    #[inline(always)]
+    pub(super) fn kind_of(&self, features: &RowFeatures, temperature: f32) -> Kind {
+        if !Filters::new(features, temperature).any() {
+            Kind::Drawn
+        } else if !self.params.listed.is_null() && shortlist::serves(features, temperature) {
+            Kind::Listed
+        } else {
+            Kind::Kept
+        }
+    }
+
+    /// What becomes of the row in slot `at`, which is one of the batch.
+    ///
+    /// # Safety
+    /// The rules are written.
+    #[inline(always)]
+    pub(super) unsafe fn kind(&self, at: u32) -> Kind {
+        // SAFETY: there is a slot for each row.
+        if self.applies_rules() {
+            unsafe { (*self.rules().add(at as usize)).kind }
+        } else {
+            Kind::Drawn
+        }
+    }
+
+    /// Where the row in slot `at` has whether all values of the tile are kept.
+    #[inline(always)]
+    pub(super) fn keeps_tile(&self, at: u32) -> *mut u32 {
+        // SAFETY: there is a slot for each row.
+        unsafe { &raw mut (*self.rules().add(at as usize)).keeps_tile }
+    }
+
+    /// Whether the values of the thread's `column` of `fragment` are to be stored.
+    ///
+    /// # Safety
+    /// The rules and levels are written, and the row is one of the batch.
     #[inline(always)]
     pub(super) unsafe fn keeps_values(&self, fragment: usize, column: usize) -> bool {
-        let at = self.column(fragment, column) as usize;
-        // SAFETY: rows past the batch, whose rules are not written, keep nothing anyway.
-        !self.applies_rules() || unsafe { (*self.rules().add(at)).keeps_values != 0 }
+        if !self.applies_rules() {
+            return true;
+        }
+        let at = self.column(fragment, column);
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.kind(at) {
+                Kind::Drawn => false,
+                Kind::Kept => true,
+                Kind::Listed => self.keeps_tile(at).read() != 0,
+            }
+        }
     }
 
     /// Takes out tokens that are not admitted, and tells which pairs are to be edited.

@@ -1,5 +1,6 @@
 //! Scan and drain: which pairs may hold a winner, and their candidates.
 
+use super::rules::Kind;
 use super::{LANES, Marks, Row, Sieve, Sums, pair};
 use crate::arch;
 use crate::candidate::Leaders;
@@ -119,6 +120,16 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         let mut status = Status::OK;
         // The bias is already in.
         let values = values.map(|value| token_value(value, 0.0, &mut status));
+        // SAFETY: the caller's promise.
+        unsafe {
+            if self.lists() && self.kind(column) == Kind::Listed {
+                finish::publish_status(&self.workspace(), row, status);
+                if draw == 0 {
+                    self.list(values, base, row, column);
+                }
+                return;
+            }
+        }
         let mut leaders = Leaders::NONE;
         // SAFETY: `row < B`, `draw < S`.
         unsafe {

@@ -1,0 +1,186 @@
+//! Listing: of rows whose filters a shortlist serves, the tokens from a floor on. Their scores
+//! are their values, so that the floor is their level.
+//!
+//! The floor rises with what all blocks have told of the row. A tile that ends before anybody
+//! knows one keeps all its values, and tells its highest.
+
+use super::rules::Kind;
+use super::{Row, Sieve};
+use crate::abi::kept::{RowFeatures, values_stride};
+use crate::arch;
+use crate::dims::offset;
+use crate::kernels::finish;
+use crate::kernels::schedule::Tile;
+use crate::philox::{PAIR, PAIR_BIT};
+use crate::shortlist::{self, Tally};
+
+impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
+    /// Whether rows of the call may be listed.
+    #[inline(always)]
+    pub(super) fn lists(&self) -> bool {
+        self.applies_rules() && !self.params.listed.is_null()
+    }
+
+    /// Whether a row is listed.
+    ///
+    /// # Safety
+    /// `row < B`.
+    #[inline(always)]
+    pub(super) unsafe fn is_listed(&self, row: u32) -> bool {
+        // SAFETY: the caller's promise.
+        self.lists()
+            && unsafe {
+                let temperature = self.params.temperatures.add(row as usize).read();
+                self.kind_of(self.features(row), temperature) == Kind::Listed
+            }
+    }
+
+    #[inline(always)]
+    unsafe fn features(&self, row: u32) -> &RowFeatures {
+        // SAFETY: `row < B`.
+        unsafe { &*self.params.features.add(row as usize) }
+    }
+
+    #[inline(always)]
+    fn tally(&self, row: u32) -> *mut Tally {
+        self.params.tallies.wrapping_add(row as usize)
+    }
+
+    /// The level of the row in slot `at`: what pairs must reach to pass. `−inf` where nobody
+    /// knows one.
+    ///
+    /// # Safety
+    /// The rules are written; `row < B`, `draw < S`.
+    #[inline(always)]
+    pub(super) unsafe fn level(&self, at: u32, row: u32, draw: u32) -> f32 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.kind(at) {
+                Kind::Drawn => finish::threshold(self.params, &self.workspace(), row, draw),
+                Kind::Listed if draw == 0 => self.floor(row),
+                // Later draws have the same list.
+                _ => f32::INFINITY,
+            }
+        }
+    }
+
+    /// Notes whether the row in slot `at` keeps all values of the tile: where it is listed and
+    /// has no floor.
+    ///
+    /// # Safety
+    /// As [`Self::level`], which told `level`.
+    #[inline(always)]
+    pub(super) unsafe fn keep_tile(&self, at: u32, level: f32) {
+        if self.lists() {
+            // SAFETY: the slot is the worker's own.
+            unsafe { self.keeps_tile(at).write((level == f32::NEG_INFINITY) as u32) }
+        }
+    }
+
+    /// The level once the tile has told what it reaches: of a row that keeps all of the tile's
+    /// values nothing is to be listed.
+    ///
+    /// # Safety
+    /// As [`Self::level`].
+    #[inline(always)]
+    pub(super) unsafe fn level_after(&self, at: u32, row: u32, draw: u32) -> f32 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if self.kind(at) == Kind::Listed && self.keeps_tile(at).read() != 0 {
+                return f32::INFINITY;
+            }
+            self.level(at, row, draw)
+        }
+    }
+
+    /// The floor of a listed row, by what is known of it now.
+    #[inline(always)]
+    unsafe fn floor(&self, row: u32) -> f32 {
+        // SAFETY: the caller's promise: `row < B`.
+        unsafe {
+            let tally = self.tally(row);
+            let highest = arch::load_shared_u64(&raw const (*tally).highest);
+            let temperature = self.params.temperatures.add(row as usize).read();
+            let load = |at| arch::load_shared_u32(at);
+            let highest = shortlist::of_height(highest);
+            shortlist::floor(self.features(row), temperature, tally, highest, load)
+        }
+    }
+
+    /// Tells that all values of the tile are kept, and that one is at least `reached`.
+    ///
+    /// # Safety
+    /// As [`Self::level`]; one thread for each row.
+    #[inline(always)]
+    pub(super) unsafe fn tell_tile(&self, tile: Tile, at: u32, row: u32, reached: f32) {
+        // SAFETY: the caller's promise. A list has a place for each token, of which a tile takes
+        // one.
+        unsafe {
+            let is_kept = self.kind(at) == Kind::Listed && self.keeps_tile(at).read() != 0;
+            if !is_kept {
+                return;
+            }
+            let tally = self.tally(row);
+            if reached > f32::NEG_INFINITY {
+                arch::raise(&raw mut (*tally).highest, shortlist::height(reached));
+                self.count(row, reached);
+            }
+            let n = arch::atomic_add_u32(&raw mut (*tally).n_tiles, 1);
+            let stride = values_stride(self.params.vocab);
+            let place = offset(row, stride, 0) + stride - 1 - n as u64;
+            // The first tile may begin before the call's first token.
+            self.params.listed.add(place as usize).write(tile.vocab_row as u32);
+        }
+    }
+
+    /// Counts a token of a listed row.
+    #[inline(always)]
+    unsafe fn count(&self, row: u32, y: f32) {
+        // SAFETY: bins are below their number; `row < B`.
+        unsafe {
+            let bins = (&raw mut (*self.tally(row)).bins).cast::<u32>();
+            arch::atomic_add_u32(bins.add(shortlist::bin(y) as usize), 1);
+        }
+    }
+
+    /// Lists those of a pair's tokens, from global id `base` on, that reach the floor. In a tile
+    /// whose values are kept, keeps them as they are now.
+    ///
+    /// # Safety
+    /// The row is a listed one of the batch, in slot `column`; the values are final, none NaN.
+    #[inline(always)]
+    pub(super) unsafe fn list(&self, values: [f32; PAIR], base: u32, row: u32, column: u32) {
+        // Opaque: one text for both.
+        let (mut member, members) = (0, arch::opaque(PAIR as u32));
+        while member < members {
+            let y = if member == 0 { values[0] } else { values[1] };
+            let index = (base + member * PAIR_BIT).wrapping_sub(self.params.first_token);
+            member += 1;
+            if index >= self.params.vocab {
+                continue;
+            }
+            // SAFETY: the caller's promise; the index is one of the row's.
+            unsafe {
+                let stride = values_stride(self.params.vocab);
+                let value = self.params.values.add(offset(row, stride, index) as usize);
+                let tally = self.tally(row);
+                if self.keeps_tile(column).read() != 0 {
+                    value.write(y);
+                    if y > f32::NEG_INFINITY {
+                        arch::raise(&raw mut (*tally).highest, shortlist::height(y));
+                    }
+                } else {
+                    let slot: *const Row = self.rows().add(column as usize);
+                    if y > f32::NEG_INFINITY && y >= (*slot).level {
+                        value.write(y);
+                        arch::raise(&raw mut (*tally).highest, shortlist::height(y));
+                        self.count(row, y);
+                        let n = arch::atomic_add_u32(&raw mut (*tally).n_tokens, 1);
+                        let place = offset(row, stride, n) as usize;
+                        self.params.listed.add(place).write(index);
+                    }
+                }
+            }
+        }
+    }
+}
