@@ -63,7 +63,7 @@ fn plans_launch_a_second_kernel_for_features_alone() {
     assert!(with.finish.is_some() && with.kept_bytes > 0);
     assert_eq!((without.finish, without.kept_bytes), (None, 0));
     assert_eq!((with.variant, with.grid), (without.variant, without.grid));
-    assert_eq!(with.workspace_bytes, without.workspace_bytes);
+    assert!(with.workspace_bytes > without.workspace_bytes, "tallies");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DeviceRepr};
 use flash_sampling::cuda::RawOperands;
 use flash_sampling::{Features, NoiseKey, Output, Plan, Problem, SamplingParams, Status};
+use flash_sampling_kernels::abi::{VARIANTS, Variant};
 
 use super::Gpu;
 use super::features::{DeviceFeatures, DeviceReport};
@@ -152,9 +153,11 @@ impl DeviceCase {
         .unwrap_or_else(|error| panic!("{}: {error}", case.name));
         let (temperatures, seeds, positions) = columns(&case.rows);
         let workspace_bytes = flash_sampling::workspace_bytes(&problem) as usize;
-        // The variant does not change what values need.
-        let plan = Plan::for_gpu(&problem, &gpu.sampler.device_limits(), Some("simt"))
-            .unwrap_or_else(|error| panic!("{}: {error}", case.name));
+        let plan = |variant: &Variant| {
+            Plan::for_gpu(&problem, &gpu.sampler.device_limits(), Some(variant.name)).ok()
+        };
+        let plans = VARIANTS.iter().filter_map(plan);
+        let kept_bytes = plans.map(|plan| plan.kept_bytes).max().expect("one variant takes all");
         let Features { rules, filters, raw, processed, .. } = problem.features();
         let report = |wanted| DeviceReport::new(stream, wanted, case.batch(), case.draws as usize);
         let outputs = || Guarded::new(stream, problem.outputs() as usize);
@@ -170,7 +173,7 @@ impl DeviceCase {
             features: (rules || filters)
                 .then(|| DeviceFeatures::upload(stream, &case.rows, &case.rules)),
             // NaN: who reads a value that was not written shows it.
-            kept: to_device(stream, &vec![0xFF; plan.kept_bytes as usize + GUARD]),
+            kept: to_device(stream, &vec![0xFF; kept_bytes as usize + GUARD]),
             raw: report(raw),
             processed: report(processed),
         };

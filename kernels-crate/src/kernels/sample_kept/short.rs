@@ -18,6 +18,10 @@ use crate::score::{RowParams, offer_token};
 use crate::shortlist::{self, BINS, Tally};
 use crate::status::Status;
 
+#[derive(Clone, Copy)]
+#[repr(C, align(16))]
+struct Four([f32; 4]);
+
 /// Tokens of a thread that are on their way together.
 const TOGETHER: usize = 4;
 
@@ -84,6 +88,64 @@ impl Shortlist {
                 i += 1;
             }
             from += N as u32 * THREADS;
+        }
+    }
+
+    /// Whether four values of a tile can be read at once.
+    #[inline(always)]
+    fn fours_are_aligned(&self) -> bool {
+        // Tiles begin a multiple of `TILE_V` from each other, and rows of values are aligned.
+        // SAFETY: there is an entry for each tile.
+        let first = if self.n_tiles == 0 { 0 } else { unsafe { self.tiles.read() } };
+        first.is_multiple_of(4)
+    }
+
+    /// The tokens of the tiles, four at once, of which many are on their way together.
+    ///
+    /// # Safety
+    /// As `for_each`; fours are aligned.
+    #[inline(always)]
+    unsafe fn each_four(&self, thread: u32, mut run: impl FnMut(u32, f32)) {
+        const FOURS: u32 = TILE_V / 4;
+        const TOGETHER: usize = 8;
+        let mut from = thread;
+        while from < self.n_tiles * FOURS {
+            let mut firsts = [u32::MAX; TOGETHER];
+            let mut fours = [Four([f32::NEG_INFINITY; 4]); TOGETHER];
+            let mut i = 0;
+            while i < TOGETHER {
+                let at = from + i as u32 * THREADS;
+                if at < self.n_tiles * FOURS {
+                    // SAFETY: there is an entry for each tile.
+                    let first = unsafe { self.tiles.sub((at / FOURS) as usize).read() };
+                    firsts[i] = first.wrapping_add(at % FOURS * 4);
+                }
+                i += 1;
+            }
+            i = 0;
+            while i < TOGETHER {
+                // Rows of values end with a whole four.
+                if firsts[i] < self.vocab {
+                    // SAFETY: the caller's promise.
+                    fours[i] = unsafe { self.values.add(firsts[i] as usize).cast::<Four>().read() };
+                }
+                i += 1;
+            }
+            i = 0;
+            while i < TOGETHER {
+                let Four(four) = fours[i];
+                let mut member = 0;
+                while member < 4 {
+                    let index = firsts[i].wrapping_add(member as u32);
+                    // False for NaN.
+                    if index < self.vocab && four[member] >= self.floor {
+                        run(index, four[member]);
+                    }
+                    member += 1;
+                }
+                i += 1;
+            }
+            from += TOGETHER as u32 * THREADS;
         }
     }
 
@@ -226,7 +288,7 @@ unsafe fn gather(crew: &Crew<1>, list: Shortlist, room: (*mut f32, u32)) -> Shor
             }
         });
         crew.leg(|thread| {
-            list.for_each(thread, |index, y| {
+            let take = |index: u32, y: f32| {
                 if y > f32::NEG_INFINITY {
                     let at = arch::block_add_u32(n, 1);
                     if at < most {
@@ -234,7 +296,13 @@ unsafe fn gather(crew: &Crew<1>, list: Shortlist, room: (*mut f32, u32)) -> Shor
                         values.add(at as usize).write(y);
                     }
                 }
-            });
+            };
+            if list.fours_are_aligned() {
+                Shortlist { n_tiles: 0, ..list }.for_each(thread, take);
+                list.each_four(thread, take);
+            } else {
+                list.for_each(thread, take);
+            }
         });
         let found = n.read();
         // It is written again further on.
