@@ -25,8 +25,8 @@ pub(super) struct RowRules {
     kind: Kind,
     /// Whether of this tile all values are kept: 0 or 1. It is so while no floor is known.
     keeps_tile: u32,
-    /// To an odd number of words.
-    _unused: u32,
+    /// Whether the rules say anything of the tile: 0 or 1.
+    is_ruled: u32,
 }
 
 /// What becomes of a batch row.
@@ -103,6 +103,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
                     let features = self.params.features.add(arch::opaque(row as u32) as usize);
                     TileRules::write(of_tile, &*features, tile.token, id_end);
                 }
+                (&raw mut (*slot).is_ruled).write(TileRules::say_anything(of_tile) as u32);
             }
             at += workers;
         }
@@ -141,24 +142,40 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         unsafe { &raw mut (*self.rules().add(at as usize)).keeps_tile }
     }
 
-    /// Whether the values of the thread's `column` of `fragment` are to be stored.
+    /// Bit `2·fragment + column`: of the thread's columns, as far as they are rows of the batch,
+    /// those of which `holds` for their rules.
+    #[inline(always)]
+    fn columns(&self, first_row: u32, holds: impl Fn(*const RowRules) -> bool) -> u32 {
+        let mut columns = 0;
+        let mut fragment = 0;
+        while fragment < N_TILES {
+            let mut column = 0;
+            while column < 2 {
+                let at = self.column(fragment, column);
+                let is_row = first_row + at < self.params.batch;
+                let bit = (is_row && holds(self.rules().wrapping_add(at as usize))) as u32;
+                columns |= bit << (2 * fragment + column);
+                column += 1;
+            }
+            fragment += 1;
+        }
+        columns
+    }
+
+    /// The thread's columns, as [`Self::columns`] has them, whose values are to be stored.
     ///
     /// # Safety
-    /// The rules and levels are written, and the row is one of the batch.
+    /// The rules and levels are written.
     #[inline(always)]
-    pub(super) unsafe fn keeps_values(&self, fragment: usize, column: usize) -> bool {
+    pub(super) unsafe fn kept_columns(&self, first_row: u32) -> u32 {
         if !self.applies_rules() {
-            return true;
+            return !0;
         }
-        let at = self.column(fragment, column);
-        // SAFETY: the caller's promise.
-        unsafe {
-            match self.kind(at) {
-                Kind::Drawn => false,
-                Kind::Kept => true,
-                Kind::Listed => self.keeps_tile(at).read() != 0,
-            }
-        }
+        // SAFETY: the slots of rows of the batch are written.
+        self.columns(first_row, |rules| unsafe {
+            let (kind, keeps_tile) = ((*rules).kind, (*rules).keeps_tile);
+            kind == Kind::Kept || kind == Kind::Listed && keeps_tile != 0
+        })
     }
 
     /// Takes out tokens that are not admitted, and tells which pairs are to be edited.
@@ -175,6 +192,11 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
             return Marks::NONE;
         }
         let sieve = self.afresh();
+        // SAFETY: the slots of rows of the batch are written.
+        let ruled = sieve.columns(first_row, |rules| unsafe { (*rules).is_ruled != 0 });
+        if ruled == 0 {
+            return Marks::NONE;
+        }
         let (mut admitted, mut listed) = ([0; 2], [0; 2]);
         let mut slot = M_TILES * N_TILES;
         while slot != 0 {
@@ -185,7 +207,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
             while column < 2 {
                 let at = sieve.column(fragment, column);
                 let (mut admits, mut lists) = (!0, 0);
-                if first_row + at < self.params.batch {
+                if ruled >> (2 * fragment + column) & 1 != 0 {
                     // SAFETY: there are rules for each row of the batch, and lines are a tile's.
                     unsafe {
                         let rules = &raw const (*self.rules().add(at as usize)).of_tile;
