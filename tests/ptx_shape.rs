@@ -371,8 +371,8 @@ fn of_short_rows() -> (usize, usize) {
     let words = sums.iter().chain(&block_sums).sum::<usize>() + (2 + 2) * REACHES;
     let reduces = sums.len() + block_sums.len() + (1 + 2) * REACHES;
     let (fills, gathers) = (1 + REACHES, REACHES);
-    // Three to gather the list, status read, outputs, the tally cleared.
-    let legs = 3 + 1 + 1 + 1 + 3 * REACHES;
+    // Two to gather the list, outputs, the tally cleared.
+    let legs = 2 + 1 + 1 + 3 * REACHES;
     (2 * words - REACHES, legs + 2 * (reduces + fills + gathers))
 }
 
@@ -393,9 +393,9 @@ fn kept_synchronization_is_where_the_source_has_it() {
     let block_words = 2 + 2 + 2 * REACHES;
     let fills = 2 + REACHES;
     let gathers = 1 + REACHES;
-    // Copies, transform, raw, mask, allow-list, three lists, a draw's outputs; of a report the draws, the row and the best; and
+    // Which rows, copies, transform, raw, mask, allow-list, three lists, a draw's outputs; of a report the draws, the row and the best; and
     // around a scan one before, and two for the key.
-    let legs = 8 + 1 + 3 + 3 * REACHES;
+    let legs = 9 + 1 + 3 + 3 * REACHES;
     for_each_kept(|variant, entry, at| {
         let clustered = usize::from(variant.cluster > 1);
         // In two halves; over lanes, warps (but for the scans) and blocks.

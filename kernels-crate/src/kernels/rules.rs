@@ -29,7 +29,6 @@ pub struct TileRules {
 /// Lists of tokens with penalties, and with biases.
 const LISTS: usize = 2;
 const SEEN: u32 = 0;
-const BIASED: u32 = 1;
 
 /// A list of ids in ascending order, alone or each before another word.
 #[derive(Clone, Copy)]
@@ -199,25 +198,25 @@ impl TileRules {
     #[inline(always)]
     pub unsafe fn edit(this: *const Self, features: &RowFeatures, place: u32, y: f32) -> f32 {
         let bias_last = features.options & RowFeatures::BIAS_LAST != 0;
-        // SAFETY: who is listed is at this place of the list. Both items are on their way
-        // together.
-        let (count, bias) = unsafe {
-            let seen = Self::find(this, SEEN, place);
-            let biased = Self::find(this, BIASED, place);
-            (
-                seen.map(|at| (*features.seen.add(at as usize)).count),
-                biased.map(|at| (*features.logit_bias.add(at as usize)).bias),
-            )
-        };
-        let penalize = |y: f32| match count {
-            Some(count) => penalties(features).apply(y, count, bias_last),
-            None => y,
-        };
-        let add = |y: f32| match bias {
-            Some(bias) => add_bias(y, bias),
-            None => y,
-        };
-        if bias_last { add(penalize(y)) } else { penalize(add(y)) }
+        let mut y = y;
+        // Opaque: one text for each kind of edit.
+        let (mut step, steps) = (0, arch::opaque(LISTS as u32));
+        while step < steps {
+            let list = if bias_last { step } else { 1 - step };
+            // SAFETY: who is listed is at this place of the list.
+            unsafe {
+                if let Some(at) = Self::find(this, list, place) {
+                    if list == SEEN {
+                        let count = (*features.seen.add(at as usize)).count;
+                        y = penalties(features).apply(y, count, bias_last);
+                    } else {
+                        y = add_bias(y, (*features.logit_bias.add(at as usize)).bias);
+                    }
+                }
+            }
+            step += 1;
+        }
+        y
     }
 
     /// Index of a token in a list, if it is there: that of the tile's first, and as many as are

@@ -35,6 +35,7 @@ mod view;
 use crew::Crew;
 pub use crew::{Exchange, Shared};
 use measure::KeptRow;
+use short::Known;
 use view::View;
 
 use crate::abi::kept::{KeptParams, RowFeatures, THREADS, slice_len};
@@ -72,18 +73,31 @@ pub unsafe fn sample_kept<const CLUSTER: u32>(
             };
             let mut row = block;
             while row < params.sample.batch {
+                let known = Known::read(params, row);
                 if short::is_listed(params, row) {
-                    short::finish_row(params, &mut crew, (slice, words / 2), row);
+                    short::finish_row(params, &mut crew, (slice, words / 2), row, known);
                 }
                 row += blocks;
             }
         }
         let mut crew = Crew::<CLUSTER>::new(shared, params.scratch, block / CLUSTER, rank);
         while row < params.sample.batch {
-            if is_kept(params, row) {
-                finish_row(params, &mut crew, slice, row);
+            // As many rows as there are threads, so that none is waited for alone.
+            let (first, step) = (row, blocks / CLUSTER);
+            let kept = (&raw mut (*shared).rows).cast::<u32>();
+            crew.leg(|thread| {
+                let row = thread.saturating_mul(step).saturating_add(first);
+                let is_kept = row < params.sample.batch && is_kept(params, row);
+                kept.add(thread as usize).write(is_kept as u32);
+            });
+            let mut at = 0;
+            while at < THREADS && row < params.sample.batch {
+                if kept.add(at as usize).read() != 0 {
+                    finish_row(params, &mut crew, slice, row);
+                }
+                row = row.saturating_add(step);
+                at += 1;
             }
-            row += blocks / CLUSTER;
         }
     }
 }

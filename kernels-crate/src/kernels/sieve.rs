@@ -261,7 +261,7 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
             loop {
                 let unset_anywhere = arch::warps_any(unset, self.barrier, THREADS);
                 if draw == 0 {
-                    marks = self.begin_tile(sums, tile, first_row);
+                    marks = self.begin_tile(sums, tile, first_row, unset_anywhere);
                 }
                 self.offer_draw(sums, marks, tile, first_row, draw, unset_anywhere);
                 if self.params.draws == 1 {
@@ -282,7 +282,8 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
         }
     }
 
-    /// Turns finished sums into values, applies rules, and leaves those in memory that are kept.
+    /// Turns finished sums into values, applies rules, and leaves those in memory that are kept:
+    /// where rules are applied, only of rows that have no level are they (`unset`).
     ///
     /// # Safety
     /// As [`Self::offer_tile`]; the levels are there.
@@ -292,12 +293,15 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
         sums: &mut Sums<M_TILES, N_TILES>,
         tile: Tile,
         first_row: u32,
+        unset: bool,
     ) -> Marks {
         // SAFETY: the caller's promise.
         unsafe {
             self.to_values(sums, tile);
             let marks = self.apply_rules(sums, first_row);
-            self.store(sums, tile, first_row);
+            if unset || !self.applies_rules() {
+                self.store(sums, tile, first_row);
+            }
             marks
         }
     }

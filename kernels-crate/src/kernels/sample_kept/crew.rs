@@ -32,6 +32,8 @@ pub(super) struct Histogram {
 #[repr(C, align(16))]
 pub struct Shared {
     slots: [[u64; WORDS]; THREADS_LEN / 32],
+    /// Of the rows to come, which are kept: 0 or 1.
+    pub(super) rows: [u32; THREADS_LEN],
     /// All tokens by their rung.
     pub(super) ladder: Histogram,
     /// Those of a rung, or piece of one, that has too many for the list.

@@ -91,61 +91,88 @@ impl Shortlist {
         }
     }
 
-    /// Whether four values of a tile can be read at once.
-    #[inline(always)]
-    fn fours_are_aligned(&self) -> bool {
-        // Tiles begin a multiple of `TILE_V` from each other, and rows of values are aligned.
-        // SAFETY: there is an entry for each tile.
-        let first = if self.n_tiles == 0 { 0 } else { unsafe { self.tiles.read() } };
-        first.is_multiple_of(4)
-    }
-
-    /// The tokens of the tiles, four at once, of which many are on their way together.
+    /// `for_each` while nothing is in shared memory yet. Of what is in memory as much as a thread
+    /// has of a tile a multiprocessor, and of a list of a thousand, is on its way together.
     ///
     /// # Safety
-    /// As `for_each`; fours are aligned.
+    /// As there.
     #[inline(always)]
-    unsafe fn each_four(&self, thread: u32, mut run: impl FnMut(u32, f32)) {
+    unsafe fn each_at_once(&self, thread: u32, mut run: impl FnMut(u32, f32)) {
         const FOURS: u32 = TILE_V / 4;
-        const TOGETHER: usize = 8;
-        let mut from = thread;
-        while from < self.n_tiles * FOURS {
-            let mut firsts = [u32::MAX; TOGETHER];
-            let mut fours = [Four([f32::NEG_INFINITY; 4]); TOGETHER];
-            let mut i = 0;
-            while i < TOGETHER {
-                let at = from + i as u32 * THREADS;
-                if at < self.n_tiles * FOURS {
-                    // SAFETY: there is an entry for each tile.
-                    let first = unsafe { self.tiles.sub((at / FOURS) as usize).read() };
-                    firsts[i] = first.wrapping_add(at % FOURS * 4);
-                }
-                i += 1;
+        const FOURS_TOGETHER: usize = 9;
+        const TOKENS_TOGETHER: usize = 2;
+        let mut run = |index, y| {
+            // False for NaN.
+            if y >= self.floor {
+                run(index, y);
             }
-            i = 0;
-            while i < TOGETHER {
-                // Rows of values end with a whole four.
-                if firsts[i] < self.vocab {
-                    // SAFETY: the caller's promise.
-                    fours[i] = unsafe { self.values.add(firsts[i] as usize).cast::<Four>().read() };
-                }
-                i += 1;
-            }
-            i = 0;
-            while i < TOGETHER {
-                let Four(four) = fours[i];
-                let mut member = 0;
-                while member < 4 {
-                    let index = firsts[i].wrapping_add(member as u32);
-                    // False for NaN.
-                    if index < self.vocab && four[member] >= self.floor {
-                        run(index, four[member]);
+        };
+        // Tiles begin a multiple of `TILE_V` from each other, and rows of values are aligned.
+        // SAFETY: there is an entry for each tile.
+        let aligned = self.n_tiles == 0 || unsafe { self.tiles.read() }.is_multiple_of(4);
+        let fours = if aligned { self.n_tiles * FOURS } else { 0 };
+        let (mut four_at, mut token_at) = (thread, thread);
+        // SAFETY: the caller's promise; indices are checked, and rows of values end with a whole
+        // four.
+        unsafe {
+            while four_at < fours || token_at < self.n {
+                let mut firsts = [u32::MAX; FOURS_TOGETHER];
+                let mut tokens = [u32::MAX; TOKENS_TOGETHER];
+                let mut i = 0;
+                while i < FOURS_TOGETHER {
+                    let at = four_at + i as u32 * THREADS;
+                    if at < fours {
+                        let first = self.tiles.sub((at / FOURS) as usize).read();
+                        firsts[i] = first.wrapping_add(at % FOURS * 4);
                     }
-                    member += 1;
+                    i += 1;
                 }
-                i += 1;
+                i = 0;
+                while i < TOKENS_TOGETHER {
+                    let at = token_at + i as u32 * THREADS;
+                    if at < self.n {
+                        tokens[i] = self.indices.add(at as usize).read();
+                    }
+                    i += 1;
+                }
+                let mut values = [Four([f32::NEG_INFINITY; 4]); FOURS_TOGETHER];
+                i = 0;
+                while i < FOURS_TOGETHER {
+                    if firsts[i] < self.vocab {
+                        values[i] = self.values.add(firsts[i] as usize).cast::<Four>().read();
+                    }
+                    i += 1;
+                }
+                let mut of_tokens = [f32::NEG_INFINITY; TOKENS_TOGETHER];
+                i = 0;
+                while i < TOKENS_TOGETHER {
+                    if tokens[i] < self.vocab {
+                        of_tokens[i] = self.values.add(tokens[i] as usize).read();
+                    }
+                    i += 1;
+                }
+                i = 0;
+                while i < FOURS_TOGETHER {
+                    let Four(four) = values[i];
+                    let mut member = 0;
+                    while member < 4 {
+                        let index = firsts[i].wrapping_add(member as u32);
+                        run(index, if index < self.vocab { four[member] } else { f32::NAN });
+                        member += 1;
+                    }
+                    i += 1;
+                }
+                i = 0;
+                while i < TOKENS_TOGETHER {
+                    run(tokens[i], of_tokens[i]);
+                    i += 1;
+                }
+                four_at += FOURS_TOGETHER as u32 * THREADS;
+                token_at += TOKENS_TOGETHER as u32 * THREADS;
             }
-            from += TOGETHER as u32 * THREADS;
+            if !aligned {
+                Self { n: 0, ..*self }.each::<1>(thread, run);
+            }
         }
     }
 
@@ -188,27 +215,61 @@ pub(super) unsafe fn is_listed(params: &KeptParams, row: u32) -> bool {
         }
 }
 
+/// What is read of a row before anything else: each of these is most of a microsecond away, and
+/// so they are on their way together.
+#[derive(Clone, Copy)]
+pub(super) struct Known {
+    params: RowParams,
+    /// What the sampling kernel saw in the row.
+    seen: Status,
+    highest: u64,
+    n_tokens: u32,
+    n_tiles: u32,
+}
+
+impl Known {
+    /// # Safety
+    /// The module's preconditions; `row < B`, and there are tallies.
+    #[inline(always)]
+    pub(super) unsafe fn read(params: &KeptParams, row: u32) -> Self {
+        let sample = &params.sample;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let tally = sample.tallies.add(row as usize);
+            let highest = arch::load_shared_u64(&raw const (*tally).highest);
+            let n_tokens = arch::load_shared_u32(&raw const (*tally).n_tokens);
+            let n_tiles = arch::load_shared_u32(&raw const (*tally).n_tiles);
+            let first_output = output_index(row, sample.draws, 0) as usize;
+            let seen = arch::load_shared_u32(sample.status.add(first_output));
+            let params = row_params(sample, row);
+            // The sampling kernel has drawn none.
+            let seen = Status::from_bits(seen & !Status::NO_CANDIDATE.bits());
+            Self { params, seen, highest, n_tokens, n_tiles }
+        }
+    }
+}
+
 /// Finishes a listed row, and clears its tally.
 ///
 /// # Safety
 /// All threads of the block; the module's preconditions; `room` is the block's own, for as many
-/// tokens.
+/// tokens; `known` was read of the row.
 #[inline(always)]
 pub(super) unsafe fn finish_row(
     params: &KeptParams,
     crew: &mut Crew<1>,
     room: (*mut f32, u32),
     row: u32,
+    known: Known,
 ) {
     let sample = &params.sample;
+    let RowParams { temperature, key } = known.params;
     // SAFETY: the caller's promise; `row < B`.
     unsafe {
-        let temperature = sample.temperatures.add(row as usize).read();
         let features = sample.features.add(row as usize);
-        let tally = sample.tallies.add(row as usize);
-        let list = all_of(params, tally, &*features, temperature, row);
+        let list = all_of(params, known, &*features, row);
         let list = gather(crew, list, room);
-        let edited = measure(crew, list, params, row);
+        let edited = measure(crew, list, known.seen);
         let mut last = Key::NONE;
         if edited.highest.is_finite() {
             let mut of_row = KeptRow::new(crew, list, edited);
@@ -216,7 +277,6 @@ pub(super) unsafe fn finish_row(
         }
         let mut draw = 0;
         while draw < sample.draws {
-            let RowParams { key, .. } = row_params(sample, row);
             let subkey = Subkey::new(key, draw);
             let give = |thread| {
                 let mut leaders = Leaders::NONE;
@@ -237,32 +297,28 @@ pub(super) unsafe fn finish_row(
             });
             draw += 1;
         }
-        crew.leg(|thread| clear(tally, thread));
+        crew.leg(|thread| clear(sample.tallies.add(row as usize), thread));
     }
 }
 
 /// What the sampling kernel left of a row.
 #[inline(always)]
-unsafe fn all_of(
-    params: &KeptParams,
-    tally: *const Tally,
-    features: &RowFeatures,
-    temperature: f32,
-    row: u32,
-) -> Shortlist {
+unsafe fn all_of(params: &KeptParams, known: Known, features: &RowFeatures, row: u32) -> Shortlist {
     let sample = &params.sample;
     let stride = values_stride(sample.vocab);
     // SAFETY: the caller's promise.
     unsafe {
-        let highest = shortlist::of_height((&raw const (*tally).highest).read());
+        let tally = sample.tallies.add(row as usize);
+        let highest = shortlist::of_height(known.highest);
+        let temperature = known.params.temperature;
         let floor = shortlist::floor(features, temperature, tally, highest, |at| at.read());
         Shortlist {
             indices: sample.listed.add(offset(row, stride, 0) as usize),
-            n: (&raw const (*tally).n_tokens).read(),
+            n: known.n_tokens,
             values: sample.values.add(offset(row, stride, 0) as usize),
             in_order: false,
             tiles: sample.listed.add((offset(row, stride, 0) + stride - 1) as usize),
-            n_tiles: (&raw const (*tally).n_tiles).read(),
+            n_tiles: known.n_tiles,
             floor,
             vocab: sample.vocab,
         }
@@ -288,7 +344,7 @@ unsafe fn gather(crew: &Crew<1>, list: Shortlist, room: (*mut f32, u32)) -> Shor
             }
         });
         crew.leg(|thread| {
-            let take = |index: u32, y: f32| {
+            list.each_at_once(thread, |index: u32, y: f32| {
                 if y > f32::NEG_INFINITY {
                     let at = arch::block_add_u32(n, 1);
                     if at < most {
@@ -296,17 +352,9 @@ unsafe fn gather(crew: &Crew<1>, list: Shortlist, room: (*mut f32, u32)) -> Shor
                         values.add(at as usize).write(y);
                     }
                 }
-            };
-            if list.fours_are_aligned() {
-                Shortlist { n_tiles: 0, ..list }.for_each(thread, take);
-                list.each_four(thread, take);
-            } else {
-                list.for_each(thread, take);
-            }
+            });
         });
         let found = n.read();
-        // It is written again further on.
-        crew.leg(|_| ());
         if found > most {
             return list;
         }
@@ -314,12 +362,12 @@ unsafe fn gather(crew: &Crew<1>, list: Shortlist, room: (*mut f32, u32)) -> Shor
     }
 }
 
-/// The ends of the list, and what the sampling kernel saw in the row.
+/// The ends of the list.
 #[inline(always)]
-unsafe fn measure(crew: &mut Crew<1>, list: Shortlist, params: &KeptParams, row: u32) -> Edited {
+unsafe fn measure(crew: &mut Crew<1>, list: Shortlist, status: Status) -> Edited {
     let greater =
         |a: [u64; 2], b: [u64; 2]| [core::cmp::max(a[0], b[0]), core::cmp::max(a[1], b[1])];
-    // SAFETY: the caller's promise; `row < B`.
+    // SAFETY: the caller's promise.
     unsafe {
         let give = |thread| {
             let (mut highest, mut lowest) = (f32::NEG_INFINITY, f32::MAX);
@@ -331,17 +379,8 @@ unsafe fn measure(crew: &mut Crew<1>, list: Shortlist, params: &KeptParams, row:
             [key(0, highest).bits(), !key(0, lowest).bits()]
         };
         let [highest, lowest] = crew.reduce_block(give, greater);
-        let at = output_index(row, params.sample.draws, 0) as usize;
-        let seen = params.sample.status.add(at).read();
-        // The sampling kernel has drawn none.
-        let status = Status::from_bits(seen & !Status::NO_CANDIDATE.bits());
-        // Who writes it has it from here.
-        crew.leg(|_| ());
-        Edited {
-            highest: Key::from_bits(highest).score(),
-            lowest: Key::from_bits(!lowest).score(),
-            status,
-        }
+        let (highest, lowest) = (Key::from_bits(highest), Key::from_bits(!lowest));
+        Edited { highest: highest.score(), lowest: lowest.score(), status }
     }
 }
 

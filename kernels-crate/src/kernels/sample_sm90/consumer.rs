@@ -171,7 +171,7 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
                         arch::warps_any(unset, barrier, sm90::GROUP_THREADS)
                     };
                     if draw == 0 {
-                        marks = sieve.begin_tile(&mut sums, tile, first_row);
+                        marks = sieve.begin_tile(&mut sums, tile, first_row, unset);
                     }
                     sieve.offer_draw(&mut sums, marks, tile, first_row, draw, unset);
                 }

@@ -59,7 +59,10 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
                 Kind::Drawn => finish::threshold(self.params, &self.workspace(), row, draw),
                 Kind::Listed if draw == 0 => self.floor(row),
                 // Later draws have the same list.
-                _ => f32::INFINITY,
+                Kind::Listed => f32::INFINITY,
+                // Nothing of it is to pass, but its values are to be stored.
+                Kind::Kept if draw == 0 => f32::NEG_INFINITY,
+                Kind::Kept => f32::INFINITY,
             }
         }
     }
@@ -78,7 +81,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
     }
 
     /// The level once the tile has told what it reaches: of a row that keeps all of the tile's
-    /// values nothing is to be listed.
+    /// values nothing is to pass.
     ///
     /// # Safety
     /// As [`Self::level`].
@@ -86,7 +89,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
     pub(super) unsafe fn level_after(&self, at: u32, row: u32, draw: u32) -> f32 {
         // SAFETY: the caller's promise.
         unsafe {
-            if self.kind(at) == Kind::Listed && self.keeps_tile(at).read() != 0 {
+            if self.kind(at) != Kind::Drawn && self.keeps_tile(at).read() != 0 {
                 return f32::INFINITY;
             }
             self.level(at, row, draw)

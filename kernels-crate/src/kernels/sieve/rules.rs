@@ -142,7 +142,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         unsafe { &raw mut (*self.rules().add(at as usize)).keeps_tile }
     }
 
-    /// Bit `2·fragment + column`: of the thread's columns, as far as they are rows of the batch,
+    /// Bit `2·N_TILES − 1 − (2·fragment + column)`: of the thread's columns, as far as they are rows of the batch,
     /// those of which `holds` for their rules.
     #[inline(always)]
     fn columns(&self, first_row: u32, holds: impl Fn(*const RowRules) -> bool) -> u32 {
@@ -154,7 +154,8 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
                 let at = self.column(fragment, column);
                 let is_row = first_row + at < self.params.batch;
                 let bit = (is_row && holds(self.rules().wrapping_add(at as usize))) as u32;
-                columns |= bit << (2 * fragment + column);
+                // Opaque, step by step: the bits are kept, not the conditions behind them.
+                columns = arch::opaque(2 * columns + bit);
                 column += 1;
             }
             fragment += 1;
@@ -162,20 +163,21 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         columns
     }
 
-    /// The thread's columns, as [`Self::columns`] has them, whose values are to be stored.
+    /// Whether the values of the thread's `column` of `fragment` are to be stored, which is a row
+    /// of the batch.
     ///
     /// # Safety
     /// The rules and levels are written.
     #[inline(always)]
-    pub(super) unsafe fn kept_columns(&self, first_row: u32) -> u32 {
-        if !self.applies_rules() {
-            return !0;
-        }
-        // SAFETY: the slots of rows of the batch are written.
-        self.columns(first_row, |rules| unsafe {
-            let (kind, keeps_tile) = ((*rules).kind, (*rules).keeps_tile);
-            kind == Kind::Kept || kind == Kind::Listed && keeps_tile != 0
-        })
+    pub(super) unsafe fn keeps_values(&self, fragment: usize, column: usize) -> bool {
+        let at = self.column(fragment, column) as usize;
+        // SAFETY: the caller's promise.
+        !self.applies_rules()
+            || unsafe {
+                let rules = self.rules().add(at);
+                let (kind, keeps_tile) = ((*rules).kind, (*rules).keeps_tile);
+                kind == Kind::Kept || kind == Kind::Listed && keeps_tile != 0
+            }
     }
 
     /// Takes out tokens that are not admitted, and tells which pairs are to be edited.
@@ -207,7 +209,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
             while column < 2 {
                 let at = sieve.column(fragment, column);
                 let (mut admits, mut lists) = (!0, 0);
-                if ruled >> (2 * fragment + column) & 1 != 0 {
+                if first_row + at < self.params.batch {
                     // SAFETY: there are rules for each row of the batch, and lines are a tile's.
                     unsafe {
                         let rules = &raw const (*self.rules().add(at as usize)).of_tile;

@@ -18,11 +18,6 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         if self.params.values.is_null() {
             return;
         }
-        // SAFETY: the caller's promise.
-        let kept = unsafe { self.kept_columns(first_row) };
-        if kept == 0 {
-            return;
-        }
         // Opaque: what follows would be computed once for all tiles, and cost registers.
         let vocab = arch::opaque(self.params.vocab);
         let stride = values_stride(vocab) as usize;
@@ -43,11 +38,11 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
                 while fragment < N_TILES {
                     let mut column = 0;
                     while column < 2 {
-                        // Without rules, there may be more columns than bits.
-                        let is_kept = kept == !0 || kept >> (2 * fragment + column) & 1 != 0;
-                        if row < end && is_kept {
-                            // SAFETY: inside `[B, V]`.
-                            unsafe { to.write(sums[m][fragment][member * 2 + column]) }
+                        // SAFETY: the row is one of the batch; the place inside `[B, V]`.
+                        unsafe {
+                            if row < end && sieve.keeps_values(fragment, column) {
+                                to.write(sums[m][fragment][member * 2 + column]);
+                            }
                         }
                         let rows = if column == 0 { 1 } else { 7 };
                         row += rows;
