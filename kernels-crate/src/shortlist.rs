@@ -8,6 +8,7 @@
 //! tokens came.
 
 use crate::abi::kept::RowFeatures;
+use crate::arch;
 use crate::candidate::Key;
 use crate::mass::min_p_floor;
 
@@ -121,8 +122,9 @@ pub unsafe fn floor(
         // SAFETY: bins are below their number.
         let bins = unsafe { (&raw const (*tally).bins).cast::<u32>() };
         let first = bin(highest);
-        let (mut looked_at, mut sum) = (0, 0);
-        while looked_at < LOOKED_AT && looked_at + TOGETHER <= first {
+        // Opaque: it is one of several texts in each of many kernels.
+        let (mut looked_at, mut sum, end) = (0, 0, arch::opaque(LOOKED_AT));
+        while looked_at < end && looked_at + TOGETHER <= first {
             let mut i = 0;
             let mut counts = [0; TOGETHER as usize];
             while i < TOGETHER {
