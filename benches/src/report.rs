@@ -17,6 +17,9 @@ use serde::{Deserialize, Serialize};
 pub const OURS: &str = "ours";
 /// The same at temperature 0: what is left without the noise.
 pub const OURS_GREEDY: &str = "ours T=0";
+/// The same at a temperature that leaves logits as they are: random words are drawn, and no
+/// noise comes of them.
+pub const OURS_WORDS: &str = "ours words only";
 /// Ours by `Sampler::enqueue_programmatic`.
 pub const OURS_PROGRAMMATIC: &str = "ours PDL";
 /// The matrix product alone.

@@ -20,7 +20,8 @@ use crate::meter::Meter;
 use crate::ours::Ours;
 use crate::rates;
 use crate::report::{
-    CUBLAS, CUBLAS_SAMPLED, OURS, OURS_GREEDY, OURS_PROGRAMMATIC, Protocol, Record, without_folders,
+    CUBLAS, CUBLAS_SAMPLED, OURS, OURS_GREEDY, OURS_PROGRAMMATIC, OURS_WORDS, Protocol, Record,
+    without_folders,
 };
 use crate::shapes::Shape;
 use crate::timing::Summary;
@@ -245,6 +246,7 @@ fn contenders(
     let mut contenders: Vec<Box<dyn Contender>> = vec![
         Box::new(Ours::new(Rc::clone(planned), OURS.into(), 1.0)),
         Box::new(Ours::new(Rc::clone(planned), OURS_GREEDY.into(), 0.0)),
+        Box::new(Ours::new(Rc::clone(planned), OURS_WORDS.into(), f32::MIN_POSITIVE)),
     ];
     if settings.programmatic {
         let planned = Rc::clone(planned);

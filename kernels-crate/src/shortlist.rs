@@ -162,6 +162,7 @@ pub fn of_height(bits: u64) -> f32 {
 mod tests {
     extern crate std;
     use super::*;
+    use core::f32::consts::LN_2;
     use std::vec::Vec;
 
     fn values() -> Vec<f32> {
@@ -227,11 +228,11 @@ mod tests {
             assert!(floor >= kth - 1.0, "k {k}: {floor} and {kth}");
         }
         let features = RowFeatures { min_p: 0.5, ..RowFeatures::NONE };
-        assert!(floor_of(&features, 2.0, &values[..10]) <= 3.5 - 2.0 * 2f32.ln());
-        assert!((floor_of(&features, 2.0, &values) - (3.5 - 2.0 * 2f32.ln())).abs() <= 1e-6);
+        assert!(floor_of(&features, 2.0, &values[..10]) <= 3.5 - 2.0 * LN_2);
+        assert!((floor_of(&features, 2.0, &values) - (3.5 - 2.0 * LN_2)).abs() <= 1e-6);
         assert_eq!(floor_of(&features, 2.0, &[]), f32::NEG_INFINITY);
         let at_one = RowFeatures { options: RowFeatures::FILTERS_AT_ONE, ..features };
-        assert!((floor_of(&at_one, 2.0, &values) - (3.5 - 2f32.ln())).abs() <= 1e-6);
+        assert!((floor_of(&at_one, 2.0, &values) - (3.5 - LN_2)).abs() <= 1e-6);
     }
 
     #[test]

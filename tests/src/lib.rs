@@ -11,6 +11,7 @@
 //! | [`checks`] | the questions, asked alike on the CPU and on a GPU |
 //! | [`mutants`] | wrong samplers that the checks must reject |
 //! | [`golden`] | pinned values, as data |
+//! | [`ptx`] | the committed PTX as text |
 //! | [`allocations`] | an allocator that counts |
 //! | `gpu` | the device, guarded outputs, and every GPU variant as a panel; feature `cuda` |
 
@@ -24,4 +25,5 @@ pub mod judge;
 pub mod mutants;
 pub mod oracle;
 pub mod panel;
+pub mod ptx;
 pub mod stats;

@@ -30,6 +30,7 @@ mod edit;
 mod measure;
 mod report;
 mod short;
+mod shortlist;
 mod view;
 
 use crew::Crew;
