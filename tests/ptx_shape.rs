@@ -4,7 +4,7 @@
 //! instruction that a compiler has copied into both sides of a branch. Each is derived
 //! from the kernel's source and the constants of `abi`.
 
-use flash_sampling_kernels::abi::kept::{self, KEPT_VARIANTS, KeptParams};
+use flash_sampling_kernels::abi::kept::{self, KeptParams, kept_variant};
 use flash_sampling_kernels::abi::{
     Kernel, NOISE_DIGEST_ENTRY, NOISE_ENTRY, SampleParams, TILE_V, VARIANTS, Variant, mma, sm90,
 };
@@ -28,7 +28,7 @@ fn entries_are_those_of_abi() {
         let found: Vec<_> = entries(&text(arch)).into_keys().collect();
         let variants = VARIANTS.iter().filter(|v| v.runs_on(compute_capability));
         let mut expected: Vec<_> = variants.map(|v| v.entry).collect();
-        let kept = KEPT_VARIANTS.iter().filter(|v| v.runs_on(compute_capability));
+        let kept = kept_variant(compute_capability);
         expected.extend(kept.map(|v| v.entry));
         expected.extend([NOISE_ENTRY, NOISE_DIGEST_ENTRY]);
         expected.sort_unstable();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use flash_sampling_kernels::abi::kept::{KEPT_VARIANTS, KeptVariant};
+use flash_sampling_kernels::abi::kept::{KeptVariant, kept_variant};
 use flash_sampling_kernels::abi::{Kernel, VARIANTS, Variant};
 
 /// A committed file: architecture, compute capability, PTX ISA version.
@@ -114,7 +114,7 @@ pub fn for_each_variant(kernel: Kernel, check: impl Fn(&Variant, &Entry, &str)) 
 pub fn for_each_kept(check: impl Fn(&KeptVariant, &Entry, &str)) {
     for (arch, compute_capability, _) in FILES {
         let entries = entries(&text(arch));
-        for variant in KEPT_VARIANTS.iter().filter(|v| v.runs_on(compute_capability)) {
+        if let Some(variant) = kept_variant(compute_capability) {
             check(variant, &entries[variant.entry], &format!("{arch} {}", variant.entry));
         }
     }

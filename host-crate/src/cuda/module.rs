@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::ptr;
 use std::sync::Arc;
 
-use flash_sampling_kernels::abi::kept::KEPT_VARIANTS;
+use flash_sampling_kernels::abi::kept::kept_variant;
 use flash_sampling_kernels::abi::{Kernel, NOISE_DIGEST_ENTRY, NOISE_ENTRY, VARIANTS, Variant};
 
 use super::device::{Device, InContext};
@@ -76,7 +76,7 @@ impl Module {
         };
         let variants: Vec<_> =
             VARIANTS.iter().filter(runs).map(entry).collect::<Result<_, Error>>()?;
-        let finish = match KEPT_VARIANTS.iter().find(|variant| variant.runs_on(capability)) {
+        let finish = match kept_variant(capability) {
             Some(variant) => {
                 let function = loaded.entry(variant.entry)?;
                 // A problem's vocabulary decides how much of this a launch asks for.

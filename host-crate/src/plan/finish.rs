@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use flash_sampling_kernels::abi::kept::{KEPT_VARIANTS, KeptVariant, THREADS, values_stride};
+use flash_sampling_kernels::abi::kept::{KEPT_VARIANTS, THREADS, kept_variant, values_stride};
 
 use super::DeviceLimits;
 use super::gpu::wave;
@@ -45,10 +45,9 @@ impl Finish {
     /// A cluster of blocks a row, or a wave of them if there are more rows. Rows may be listed
     /// where the sampling kernel applies their rules.
     pub(super) fn new(problem: &Problem, limits: &DeviceLimits, applies_rules: bool) -> Self {
-        let serves = |variant: &&KeptVariant| variant.runs_on(limits.compute_capability);
         // The last runs wherever a sampling kernel does.
         let last = &KEPT_VARIANTS[KEPT_VARIANTS.len() - 1];
-        let variant = KEPT_VARIANTS.iter().find(serves).unwrap_or(last);
+        let variant = kept_variant(limits.compute_capability).unwrap_or(last);
         let shared_bytes = |slice| variant.shared_bytes(problem.vocab(), slice);
         let slice_in_shared = shared_bytes(true) <= limits.shared_bytes_per_block.into();
         let shared_bytes = shared_bytes(slice_in_shared) as u32;

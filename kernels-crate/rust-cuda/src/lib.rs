@@ -113,6 +113,7 @@ sample_sm90_entry!(flash_sampling_sample_sm90_b256_f16, f16, 32);
 
 /// # Safety
 /// The preconditions of `kernels/sample_kept.rs`.
+#[cfg(not(feature = "sm_90a"))]
 #[kernel]
 pub unsafe fn flash_sampling_sample_kept(params: KeptParams) {
     // SAFETY: the caller's promise; the launch gives `Shared` its bytes, and the slice.

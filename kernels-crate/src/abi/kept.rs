@@ -49,7 +49,13 @@ impl KeptVariant {
     }
 }
 
-/// The best first: the first that runs on a device serves it.
+/// The one that serves a device of this compute capability: the first that runs there. PTX for
+/// an architecture has no other.
+pub fn kept_variant(compute_capability: u32) -> Option<&'static KeptVariant> {
+    KEPT_VARIANTS.iter().find(|variant| variant.runs_on(compute_capability))
+}
+
+/// The best first.
 pub const KEPT_VARIANTS: &[KeptVariant] = &[
     KeptVariant {
         entry: "flash_sampling_sample_kept_cluster",

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, ensure};
-use flash_sampling_kernels::abi::kept::{self, KEPT_VARIANTS};
+use flash_sampling_kernels::abi::kept::{self, kept_variant};
 use flash_sampling_kernels::abi::{Kernel, VARIANTS};
 
 use super::Arch;
@@ -33,15 +33,12 @@ pub(super) fn launches(compute_capability: u32) -> impl Iterator<Item = Launch> 
         };
         variant.runs_on(compute_capability).then_some(launch)
     });
-    let kept = KEPT_VARIANTS.iter().filter_map(move |variant| {
-        let launch = Launch {
-            entry: variant.entry,
-            threads: kept::THREADS,
-            blocks_per_sm: variant.blocks_per_sm,
-            cluster: variant.cluster,
-            has_tensor_maps: false,
-        };
-        variant.runs_on(compute_capability).then_some(launch)
+    let kept = kept_variant(compute_capability).map(|variant| Launch {
+        entry: variant.entry,
+        threads: kept::THREADS,
+        blocks_per_sm: variant.blocks_per_sm,
+        cluster: variant.cluster,
+        has_tensor_maps: false,
     });
     sampling.chain(kept)
 }
