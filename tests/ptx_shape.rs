@@ -259,18 +259,16 @@ fn sm90_synchronization_is_where_the_source_has_it() {
 /// What one block does together for a listed row: words that go over lanes and warps, and
 /// barriers.
 fn of_short_rows() -> (usize, usize) {
-    // As below. For top_k and for top_p.
-    const REACHES: usize = 2;
-    // Deviation, three cuts, mean gap.
-    let sums = [4, 1, 1, 1, 1];
-    // The ends of the list, the leaders, the total of a ladder.
+    // Of a list that is too long to be ranked, number and mass down to a key: of the whole, to
+    // reach a goal of top_k and of top_p, and at three cuts.
+    const DOWN_TO_A_KEY: usize = 1 + 2 + 3;
+    // The ends of the list, the leaders, the mean gap.
     let block_sums = [2, 2, 1];
-    let words = sums.iter().chain(&block_sums).sum::<usize>() + (2 + 2) * REACHES;
-    let reduces = sums.len() + block_sums.len() + (1 + 2) * REACHES;
-    let (fills, gathers) = (1 + REACHES, REACHES);
-    // Two to gather the list, outputs, the tally cleared.
-    let legs = 2 + 1 + 1 + 3 * REACHES;
-    (2 * words - REACHES, legs + 2 * (reduces + fills + gathers))
+    let words = block_sums.iter().sum::<usize>() + 2 * DOWN_TO_A_KEY;
+    let reduces = block_sums.len() + DOWN_TO_A_KEY;
+    // Two to gather the list, two to rank it, outputs, the tally cleared.
+    let legs = 2 + 2 + 1 + 1;
+    (2 * words, legs + 2 * reduces)
 }
 
 /// What the kernel for kept rows does together, as often as the text has it: sums of words

@@ -28,6 +28,7 @@ mod crew;
 mod draw;
 mod edit;
 mod measure;
+mod ranked;
 mod report;
 mod short;
 mod shortlist;
@@ -125,8 +126,13 @@ unsafe fn is_kept(params: &KeptParams, row: u32) -> bool {
         // SAFETY: `row < B`.
         return has_filters && unsafe { !short::is_listed(params, row) };
     }
-    let is_plain = transform(params) == LogitTransform::NONE;
-    params.raw.any() | params.processed.any() | !is_plain | asks(&features, temperature)
+    params.raw.any() | params.processed.any() | !is_drawn(params, &features, temperature)
+}
+
+/// Whether what the sampling kernel drew for a row stands: it has no more than reports to come.
+#[inline(always)]
+fn is_drawn(params: &KeptParams, features: &RowFeatures, temperature: f32) -> bool {
+    transform(params) == LogitTransform::NONE && !asks(features, temperature)
 }
 
 /// Whether a row asks for anything that makes it a kept one.
@@ -159,7 +165,7 @@ unsafe fn finish_row<const CLUSTER: u32>(
             let edited = edit::load(crew, view);
             let mut of_row = KeptRow::new(crew, view, edited);
             let mut temperature = view.temperature();
-            if !view.is_raw() {
+            if !view.is_raw() && !is_drawn(params, &features(params, view.row()), temperature) {
                 let mut last = Key::NONE;
                 // Where the highest is infinite, it wins whatever the filters keep.
                 if Filters::new(&features(params, view.row()), temperature).any()

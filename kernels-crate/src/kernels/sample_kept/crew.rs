@@ -1,7 +1,7 @@
 //! What the threads of a cluster do together.
 
 use super::THREADS_LEN;
-use super::view::{Part, Values};
+use super::view::View;
 use crate::abi::kept::{CLUSTER as LARGEST_CLUSTER, EXCHANGES, THREADS};
 use crate::arch::{self, PerThread};
 use crate::candidate::Key;
@@ -28,6 +28,15 @@ pub(super) struct Histogram {
     pub(super) counts: [u32; RUNGS_LEN],
 }
 
+/// A listed row's tokens, the likeliest first.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct Ranking {
+    pub(super) keys: [Key; THREADS_LEN],
+    /// Of each and those before it.
+    pub(super) masses: [u64; THREADS_LEN],
+}
+
 /// What the threads of a block share.
 #[repr(C, align(16))]
 pub struct Shared {
@@ -38,6 +47,7 @@ pub struct Shared {
     pub(super) ladder: Histogram,
     /// Those of a rung, or piece of one, that has too many for the list.
     pub(super) pieces: Histogram,
+    pub(super) ranking: Ranking,
     pub(super) keys: [Key; LIST],
     pub(super) masses: [u64; LIST],
     pub(super) n_keys: u32,
@@ -166,10 +176,10 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
     #[inline(always)]
     pub(super) unsafe fn sum<const N: usize>(
         &mut self,
-        values: impl Values,
+        view: View<'_>,
         of: impl Fn(u32, f32) -> [u64; N],
     ) -> [u64; N] {
-        let part = values.part(self);
+        let part = view.slice(self);
         // SAFETY: the caller's promise.
         unsafe {
             self.reduce(
@@ -189,7 +199,7 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
     pub(super) unsafe fn fill(
         &mut self,
         histogram: *mut Histogram,
-        values: impl Values,
+        view: View<'_>,
         bucket: impl Fn(u32, f32) -> (u32, u64),
     ) {
         // SAFETY: buckets are below the lengths; legs part what is written from what is read.
@@ -200,7 +210,7 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
                 masses.add(thread as usize).write(0);
                 counts.add(thread as usize).write(0);
             });
-            let part = values.part(self);
+            let part = view.slice(self);
             self.leg(|thread| {
                 part.for_each(thread, |index, y| {
                     let (bucket, mass) = bucket(index, y);
@@ -253,7 +263,7 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
     #[inline(always)]
     pub(super) unsafe fn gather(
         &mut self,
-        values: impl Values,
+        view: View<'_>,
         wanted: impl Fn(u32, f32) -> bool,
     ) -> u32 {
         // SAFETY: as in `fill`.
@@ -265,7 +275,7 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
                     n_keys.write(0);
                 }
             });
-            let part = values.part(self);
+            let part = view.slice(self);
             self.leg(|thread| {
                 part.for_each(thread, |index, y| {
                     if wanted(index, y) {

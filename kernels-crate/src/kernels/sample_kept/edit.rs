@@ -3,7 +3,7 @@
 //! those of its slice.
 
 use super::crew::{Crew, key};
-use super::view::{Part, Slice, View};
+use super::view::{Slice, View};
 use super::{features, transform};
 use crate::abi::kept::{RowFeatures, THREADS};
 use crate::arch;

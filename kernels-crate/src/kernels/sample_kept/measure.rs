@@ -3,16 +3,16 @@
 
 use super::crew::{Crew, LIST, key};
 use super::edit::Edited;
-use super::view::{Part, Values};
+use super::view::View;
 use crate::candidate::Key;
 use crate::deviation::{Sums, Units};
 use crate::filters::{Cut, Row, keeps};
 use crate::scale::{RUNGS, Scale};
 
 /// The row, its values as they are.
-pub(super) struct KeptRow<'a, V, const CLUSTER: u32> {
+pub(super) struct KeptRow<'a, const CLUSTER: u32> {
     pub(super) crew: &'a mut Crew<CLUSTER>,
-    pub(super) view: V,
+    pub(super) view: View<'a>,
     pub(super) edited: Edited,
     /// Whether the tokens are on their rungs, at the scale's temperature.
     filled: bool,
@@ -67,9 +67,9 @@ impl Split {
     }
 }
 
-impl<'a, V: Values, const CLUSTER: u32> KeptRow<'a, V, CLUSTER> {
+impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
     #[inline(always)]
-    pub(super) fn new(crew: &'a mut Crew<CLUSTER>, view: V, edited: Edited) -> Self {
+    pub(super) fn new(crew: &'a mut Crew<CLUSTER>, view: View<'a>, edited: Edited) -> Self {
         let scale = Scale::new(0.0, 0.0, 1.0, view.vocab());
         Self { crew, view, edited, filled: false, scale, total: 0 }
     }
@@ -221,7 +221,7 @@ impl<'a, V: Values, const CLUSTER: u32> KeptRow<'a, V, CLUSTER> {
     /// The greatest and the least key of the tokens that are `wanted`.
     #[inline(always)]
     unsafe fn ends(&mut self, wanted: impl Fn(u32, f32) -> bool) -> (Key, Key) {
-        let part = self.view.part(self.crew);
+        let part = self.view.slice(self.crew);
         let greater =
             |a: [u64; 2], b: [u64; 2]| [core::cmp::max(a[0], b[0]), core::cmp::max(a[1], b[1])];
         // SAFETY: the values are there.
@@ -242,7 +242,7 @@ impl<'a, V: Values, const CLUSTER: u32> KeptRow<'a, V, CLUSTER> {
     }
 }
 
-impl<V: Values, const CLUSTER: u32> Row for KeptRow<'_, V, CLUSTER> {
+impl<const CLUSTER: u32> Row for KeptRow<'_, CLUSTER> {
     #[inline(always)]
     fn highest(&self) -> f32 {
         self.edited.highest

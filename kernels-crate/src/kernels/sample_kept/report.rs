@@ -2,7 +2,6 @@
 
 use super::crew::key;
 use super::measure::KeptRow;
-use super::view::View;
 use crate::abi::NO_TOKEN;
 use crate::arch;
 use crate::candidate::Key;
@@ -15,7 +14,7 @@ use crate::filters::Row;
 /// All threads of the cluster; the row's values are there, and its tokens were drawn.
 #[inline(always)]
 pub(super) unsafe fn report<const CLUSTER: u32>(
-    of_row: &mut KeptRow<'_, View<'_>, CLUSTER>,
+    of_row: &mut KeptRow<'_, CLUSTER>,
     temperature: f32,
 ) {
     let (highest, view) = (of_row.edited.highest, of_row.view);
@@ -53,7 +52,7 @@ pub(super) unsafe fn report<const CLUSTER: u32>(
 
 /// `ln` of the probability of a token of a row that has one; NaN where a value is infinite.
 #[inline(always)]
-fn logprob<const CLUSTER: u32>(of_row: &KeptRow<'_, View<'_>, CLUSTER>, y: f32) -> f32 {
+fn logprob<const CLUSTER: u32>(of_row: &KeptRow<'_, CLUSTER>, y: f32) -> f32 {
     if of_row.edited.highest == f32::INFINITY {
         f32::NAN
     } else {
@@ -63,7 +62,7 @@ fn logprob<const CLUSTER: u32>(of_row: &KeptRow<'_, View<'_>, CLUSTER>, y: f32) 
 
 /// Reports the log-probability and rank of each token drawn.
 #[inline(always)]
-unsafe fn of_draws<const CLUSTER: u32>(of_row: &mut KeptRow<'_, View<'_>, CLUSTER>) {
+unsafe fn of_draws<const CLUSTER: u32>(of_row: &mut KeptRow<'_, CLUSTER>) {
     let view = of_row.view;
     if view.report().logprobs.is_null() && view.report().ranks.is_null() {
         return;
@@ -116,7 +115,7 @@ unsafe fn of_draws<const CLUSTER: u32>(of_row: &mut KeptRow<'_, View<'_>, CLUSTE
 
 /// Reports the likeliest tokens.
 #[inline(always)]
-unsafe fn best<const CLUSTER: u32>(of_row: &mut KeptRow<'_, View<'_>, CLUSTER>) {
+unsafe fn best<const CLUSTER: u32>(of_row: &mut KeptRow<'_, CLUSTER>) {
     // SAFETY: the caller's promise; no more keys are gathered than are wanted.
     unsafe {
         let (mut n, view) = (0, of_row.view);

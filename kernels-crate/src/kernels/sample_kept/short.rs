@@ -4,9 +4,8 @@
 use super::crew::{Crew, key};
 use super::draw::{from_words, merge, to_words, write};
 use super::edit::Edited;
-use super::measure::KeptRow;
+use super::ranked::Ranked;
 use super::shortlist::Shortlist;
-use super::view::Part;
 use crate::abi::kept::{KeptParams, RowFeatures, THREADS, values_stride};
 use crate::arch;
 use crate::candidate::{Key, Leaders};
@@ -88,7 +87,7 @@ pub(super) unsafe fn finish_row(
         let edited = measure(crew, list, known.seen);
         let mut last = Key::NONE;
         if edited.highest.is_finite() {
-            let mut of_row = KeptRow::new(crew, list, edited);
+            let mut of_row = Ranked::new(crew, list, edited.highest);
             last = Filters::new(&*features, temperature).last_of(&mut of_row);
         }
         let mut draw = 0;

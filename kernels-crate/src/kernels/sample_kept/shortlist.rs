@@ -1,9 +1,10 @@
 //! What a sampling kernel left of a listed row, as the threads of a block take turns over it.
 
-use super::crew::Crew;
-use super::view::{Part, Values};
+use super::crew::key;
 use crate::abi::TILE_V;
 use crate::abi::kept::THREADS;
+use crate::arch;
+use crate::candidate::Key;
 
 #[derive(Clone, Copy)]
 #[repr(C, align(16))]
@@ -30,30 +31,29 @@ pub(super) struct Shortlist {
     pub(super) vocab: u32,
 }
 
-impl Values for Shortlist {
-    type Part = Self;
-
+impl Shortlist {
+    /// Hands over the thread's tokens, by the row of their weights, and their values, and with
+    /// them some that there are not, or that do not count, of value `−inf`.
+    ///
+    /// # Safety
+    /// The values are there, and nobody writes them meanwhile.
     #[inline(always)]
-    fn vocab(&self) -> u32 {
-        self.vocab
-    }
-
-    #[inline(always)]
-    fn part<const CLUSTER: u32>(&self, _: &Crew<CLUSTER>) -> Self {
-        const { assert!(CLUSTER == 1) }
-        *self
-    }
-}
-
-impl Part for Shortlist {
-    #[inline(always)]
-    unsafe fn for_each(&self, thread: u32, run: impl FnMut(u32, f32)) {
+    pub(super) unsafe fn for_each(&self, thread: u32, run: impl FnMut(u32, f32)) {
         // SAFETY: the caller's promise.
         unsafe { self.each::<TOGETHER>(thread, run) }
     }
-}
 
-impl Shortlist {
+    /// The key and value of a token of a list that is all in order; none past its end.
+    ///
+    /// # Safety
+    /// As [`Self::for_each`].
+    #[inline(always)]
+    pub(super) unsafe fn own(&self, thread: u32) -> Option<(Key, f32)> {
+        // SAFETY: the caller's promise.
+        let (index, y) = unsafe { self.token(thread) };
+        (y > f32::NEG_INFINITY).then(|| (key(index, y), y))
+    }
+
     /// `for_each`, with `N` tokens on their way together, and a text of `run` for each.
     ///
     /// # Safety
@@ -140,12 +140,19 @@ impl Shortlist {
                 }
                 i = 0;
                 while i < FOURS_TOGETHER {
-                    let Four(four) = values[i];
-                    let mut member = 0;
-                    while member < 4 {
-                        let index = firsts[i].wrapping_add(member as u32);
-                        run(index, if index < self.vocab { four[member] } else { f32::NAN });
-                        member += 1;
+                    let Four([a, b, c, d]) = values[i];
+                    // Of most fours none. False for NaN.
+                    if (a >= self.floor) | (b >= self.floor) | (c >= self.floor) | (d >= self.floor)
+                    {
+                        // Opaque: one text for all four.
+                        let (mut member, members) = (0, arch::opaque(4));
+                        while member < members {
+                            let [low, high] = if member < 2 { [a, b] } else { [c, d] };
+                            let y = if member % 2 == 0 { low } else { high };
+                            let index = firsts[i].wrapping_add(member);
+                            run(index, if index < self.vocab { y } else { f32::NAN });
+                            member += 1;
+                        }
                     }
                     i += 1;
                 }

@@ -35,42 +35,6 @@ pub(super) struct Slice {
     pub(super) tiles: u32,
 }
 
-/// The values of a row, or of those of its tokens that count.
-pub(super) trait Values: Copy {
-    /// A block's part of them.
-    type Part: Part;
-
-    /// Tokens of the row.
-    fn vocab(&self) -> u32;
-
-    /// The block's part.
-    fn part<const CLUSTER: u32>(&self, crew: &Crew<CLUSTER>) -> Self::Part;
-}
-
-/// What the threads of a block take turns over.
-pub(super) trait Part: Copy {
-    /// Hands over the thread's tokens, by the row of their weights, and their values, and
-    /// with them some that there are not, of value `−inf`.
-    ///
-    /// # Safety
-    /// The values are there, and no other thread writes the thread's own meanwhile.
-    unsafe fn for_each(&self, thread: u32, run: impl FnMut(u32, f32));
-}
-
-impl Values for View<'_> {
-    type Part = Slice;
-
-    #[inline(always)]
-    fn vocab(&self) -> u32 {
-        View::vocab(self)
-    }
-
-    #[inline(always)]
-    fn part<const CLUSTER: u32>(&self, crew: &Crew<CLUSTER>) -> Slice {
-        self.slice(crew)
-    }
-}
-
 impl<'a> View<'a> {
     /// That of a row as it is edited.
     #[inline(always)]
@@ -147,10 +111,15 @@ impl<'a> View<'a> {
     }
 }
 
-impl Part for Slice {
-    /// Without a branch, four are on their way together.
+impl Slice {
+    /// Hands over the thread's tokens, by the row of their weights, and their values, and
+    /// with them some that there are not, of value `−inf`: without a branch, four are on their
+    /// way together.
+    ///
+    /// # Safety
+    /// The values are there, and no other thread writes the thread's own meanwhile.
     #[inline(always)]
-    unsafe fn for_each(&self, thread: u32, mut run: impl FnMut(u32, f32)) {
+    pub(super) unsafe fn for_each(&self, thread: u32, mut run: impl FnMut(u32, f32)) {
         let mut at = thread;
         while at < self.len {
             let mut values = [f32::NEG_INFINITY; TOGETHER];
@@ -171,9 +140,7 @@ impl Part for Slice {
             at += TOGETHER as u32 * THREADS;
         }
     }
-}
 
-impl Slice {
     /// Index in the slice of the first token of group `group`, if all of them lie in it, and
     /// at an address that allows to read four at once.
     #[inline(always)]

@@ -112,7 +112,8 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
     /// What becomes of a row of a call whose rules are applied.
     #[inline(always)]
     pub(super) fn kind_of(&self, features: &RowFeatures, temperature: f32) -> Kind {
-        if !Filters::new(features, temperature).any() {
+        // Without memory for values, the call has said that there are no filters.
+        if self.params.values.is_null() || !Filters::new(features, temperature).any() {
             Kind::Drawn
         } else if !self.params.listed.is_null() && shortlist::serves(features, temperature) {
             Kind::Listed
