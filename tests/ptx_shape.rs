@@ -300,8 +300,8 @@ fn kept_synchronization_is_where_the_source_has_it() {
         let alone = legs + 2 * (reduces + block_reduces + fills + gathers) + short_bars;
         let together = reduces + 2 * fills + 3 * gathers;
         assert_eq!(entry.count("bar.sync"), alone + clustered * together, "{at}: bar.sync");
-        // And one before a report reads the tokens.
-        let meetings = clustered * (reduces + fills + gathers + 1);
+        // And one before a report reads the tokens, and one before a block leaves.
+        let meetings = clustered * (reduces + fills + gathers + 2);
         assert_eq!(entry.count("barrier.cluster.arrive"), meetings, "{at}: arrivals");
         assert_eq!(entry.count("barrier.cluster.wait"), meetings, "{at}: waits");
         assert_eq!(entry.count("griddepcontrol.wait"), clustered, "{at}: dependencies");

@@ -71,7 +71,6 @@ impl Scratch {
             raw: report_params(&mut output.raw),
             processed: report_params(&mut output.processed),
             raw_values: if run.raw.any() { self.raw_values.as_mut_ptr() } else { null_mut() },
-            scratch: null_mut(),
             softcap: transform.softcap.unwrap_or(0.0),
             scale: transform.scale,
             scale_first: transform.scale_first.into(),

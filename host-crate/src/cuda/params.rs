@@ -67,7 +67,6 @@ pub(super) fn kept_params(
         raw: report_params(raw, &operands.raw),
         processed: report_params(processed, &operands.processed),
         raw_values: part(finish.raw_values).cast(),
-        scratch: part(finish.scratch),
         softcap: transform.softcap.unwrap_or(0.0),
         scale: transform.scale,
         scale_first: transform.scale_first.into(),

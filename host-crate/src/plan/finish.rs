@@ -28,8 +28,6 @@ pub struct Finish {
     pub raw_values: Option<u64>,
     /// Where, in the same memory, rows have their shortlists, if some may have one.
     pub listed: Option<u64>,
-    /// Where, in the same memory, clusters have what their blocks tell each other, if they do.
-    pub scratch: Option<u64>,
     /// Bytes of that memory, which may hold anything, before a call and after it.
     pub kept_bytes: u64,
 }
@@ -54,14 +52,13 @@ impl Finish {
         let wave = wave(shared_bytes, variant.blocks_per_sm, limits) / u64::from(variant.cluster);
         let misfits = if variant.cluster > 1 { wave.div_ceil(MISFITS) } else { 0 };
         let clusters = (wave - misfits).max(1).min(problem.batch().into()) as u32;
-        let scratch_bytes = variant.scratch_bytes(clusters);
         let two_copies = !slice_in_shared && problem.features().raw.any();
         // `Problem` has checked the product; rows are multiples of 16 bytes.
         let values = u64::from(problem.batch()) * values_stride(problem.vocab());
         let values_bytes = values * size_of::<f32>() as u64;
         let lists = applies_rules && problem.vocab() < MOST_LISTED;
         // Shortlists, or the second copy: there are no reports where rules are applied at once.
-        let scratch = if two_copies || lists { 2 * values_bytes } else { values_bytes };
+        let copies = if two_copies || lists { 2 } else { 1 };
         Self {
             entry: variant.entry,
             threads: THREADS,
@@ -70,8 +67,7 @@ impl Finish {
             slice_in_shared,
             raw_values: two_copies.then_some(values_bytes),
             listed: lists.then_some(values_bytes),
-            scratch: (scratch_bytes > 0).then_some(scratch),
-            kept_bytes: scratch + scratch_bytes,
+            kept_bytes: copies * values_bytes,
         }
     }
 }

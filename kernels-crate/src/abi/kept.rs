@@ -8,7 +8,7 @@ use core::ptr::{null, null_mut};
 
 use super::{SampleParams, TILE_V};
 use crate::dims::{align_up, ceil_div};
-use crate::kernels::sample_kept::{Exchange, Shared};
+use crate::kernels::sample_kept::Shared;
 
 /// One compilation of that kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,12 +41,6 @@ impl KeptVariant {
         let slice = if slice_in_shared { slice_len(vocab, self.cluster) * 4 } else { 0 };
         size_of::<Shared>() as u64 + slice
     }
-
-    /// Bytes of [`KeptParams::scratch`] for a grid of `clusters` clusters.
-    pub const fn scratch_bytes(&self, clusters: u32) -> u64 {
-        let blocks = if self.cluster == 1 { 0 } else { self.cluster as u64 * clusters as u64 };
-        blocks * EXCHANGES as u64 * size_of::<Exchange>() as u64
-    }
 }
 
 /// The one that serves a device of this compute capability: the first that runs there. PTX for
@@ -78,10 +72,6 @@ pub const THREADS: u32 = 512;
 
 /// Blocks of a cluster, where there are clusters: as many as every such device can have.
 pub const CLUSTER: u32 = 8;
-
-/// What the blocks of a cluster tell each other in turn: the one that is written, and the
-/// one that may still be read.
-pub const EXCHANGES: u32 = 2;
 
 /// Most values of a row of `vocab` that a block of a cluster of `cluster` has: whole tiles,
 /// wherever the first begins.
@@ -253,8 +243,6 @@ pub struct KeptParams {
     /// `[B, values_stride(V)]` f32, written, if slices are not in shared memory and `raw` is
     /// wanted; else null.
     pub raw_values: *mut f32,
-    /// [`KeptVariant::scratch_bytes`], aligned to 16, of any content; null where they are 0.
-    pub scratch: *mut u8,
     /// `cap·tanh(x / cap)`; 0 is off.
     pub softcap: f32,
     /// 1 is off.

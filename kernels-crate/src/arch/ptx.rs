@@ -214,6 +214,13 @@ pub fn cluster_rank() -> u32 {
     0
 }
 
+/// Where block `rank` of the cluster has what this one has at `own` in shared memory.
+#[cfg(not(feature = "sm_90a"))]
+#[inline(always)]
+pub fn of_block<T>(own: *mut T, _rank: u32) -> *mut T {
+    own
+}
+
 /// Waits for all threads of the cluster.
 #[cfg(not(feature = "sm_90a"))]
 #[inline(always)]

@@ -12,7 +12,7 @@
 //! *Shared memory*: [`Shared`], then the slice, if it is to be there.
 //!
 //! *Roles and barriers*: legs, a barrier after each. What the blocks of a cluster find out
-//! together goes through [`Exchange`]s in global memory, of which there are two in turn: who
+//! together goes through exchanges in their shared memory, of which there are two in turn: who
 //! writes one again has passed the barrier of the other, so everybody has read it.
 //!
 //! *Numerics*: as on the CPU, by the same functions: values in [`crate::transform`], masses
@@ -35,7 +35,7 @@ mod shortlist;
 mod view;
 
 use crew::Crew;
-pub use crew::{Exchange, Shared};
+pub use crew::Shared;
 use measure::KeptRow;
 use short::Known;
 use view::View;
@@ -67,7 +67,7 @@ pub unsafe fn sample_kept<const CLUSTER: u32>(
     // SAFETY: the caller's promise; `row < B`, and every access is masked by the slice.
     unsafe {
         if !params.sample.listed.is_null() {
-            let mut crew = Crew::<1>::new(shared, params.scratch, 0, 0);
+            let mut crew = Crew::<1>::new(shared, 0);
             let words = if params.slice_in_shared != 0 {
                 slice_len(params.sample.vocab, CLUSTER) as u32
             } else {
@@ -82,7 +82,7 @@ pub unsafe fn sample_kept<const CLUSTER: u32>(
                 row += blocks;
             }
         }
-        let mut crew = Crew::<CLUSTER>::new(shared, params.scratch, block / CLUSTER, rank);
+        let mut crew = Crew::<CLUSTER>::new(shared, rank);
         while row < params.sample.batch {
             // As many rows as there are threads, so that none is waited for alone.
             let (first, step) = (row, blocks / CLUSTER);
@@ -100,6 +100,10 @@ pub unsafe fn sample_kept<const CLUSTER: u32>(
                 row = row.saturating_add(step);
                 at += 1;
             }
+        }
+        // A block must not leave while another may still read its shared memory.
+        if CLUSTER != 1 {
+            arch::cluster_barrier();
         }
     }
 }

@@ -221,6 +221,18 @@ pub fn cluster_rank() -> u32 {
     rank
 }
 
+/// Where block `rank` of the cluster has what this one has at `own` in shared memory ("mapa").
+#[inline(always)]
+pub fn of_block<T>(own: *mut T, rank: u32) -> *mut T {
+    let theirs;
+    // SAFETY: arithmetic only.
+    unsafe {
+        asm!("mapa.u64 {}, {}, {};", out(reg64) theirs, in(reg64) own, in(reg32) rank,
+             options(pure, nomem, nostack, preserves_flags));
+    }
+    theirs
+}
+
 /// Waits for all threads of the cluster ("barrier.cluster").
 #[inline(always)]
 pub fn cluster_barrier() {

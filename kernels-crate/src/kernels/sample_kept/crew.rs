@@ -2,7 +2,7 @@
 
 use super::THREADS_LEN;
 use super::view::View;
-use crate::abi::kept::{CLUSTER as LARGEST_CLUSTER, EXCHANGES, THREADS};
+use crate::abi::kept::{CLUSTER as LARGEST_CLUSTER, THREADS};
 use crate::arch::{self, PerThread};
 use crate::candidate::Key;
 use crate::scale::RUNGS;
@@ -48,6 +48,9 @@ pub struct Shared {
     /// Those of a rung, or piece of one, that has too many for the list.
     pub(super) pieces: Histogram,
     pub(super) ranking: Ranking,
+    /// What the block tells the others of its cluster in turn: the one that is written, and the
+    /// one that may still be read.
+    exchanges: [Exchange; 2],
     pub(super) keys: [Key; LIST],
     pub(super) masses: [u64; LIST],
     pub(super) n_keys: u32,
@@ -63,7 +66,7 @@ pub struct Shared {
 /// What a block tells the others of its cluster.
 #[derive(Clone, Copy)]
 #[repr(C, align(16))]
-pub struct Exchange {
+pub(super) struct Exchange {
     words: [u64; RUNGS_LEN],
     counts: [u32; RUNGS_LEN],
 }
@@ -71,9 +74,6 @@ pub struct Exchange {
 /// The threads of a cluster. All of them call each method, with the same arguments.
 pub(super) struct Crew<const CLUSTER: u32> {
     pub(super) shared: *mut Shared,
-    /// `[clusters, EXCHANGES, CLUSTER]`.
-    exchanges: *mut Exchange,
-    cluster: u32,
     rank: u32,
     /// Of the exchanges, which is written next.
     turn: u32,
@@ -81,16 +81,11 @@ pub(super) struct Crew<const CLUSTER: u32> {
 
 impl<const CLUSTER: u32> Crew<CLUSTER> {
     /// # Safety
-    /// `shared` is the block's alone, `scratch` as in `KeptParams`.
+    /// `shared` is the block's alone, but for what it tells the others of its cluster.
     #[inline(always)]
-    pub(super) unsafe fn new(
-        shared: *mut Shared,
-        scratch: *mut u8,
-        cluster: u32,
-        rank: u32,
-    ) -> Self {
+    pub(super) unsafe fn new(shared: *mut Shared, rank: u32) -> Self {
         const { assert!(CLUSTER == 1 || CLUSTER == LARGEST_CLUSTER) }
-        Self { shared, exchanges: scratch.cast(), cluster, rank, turn: 0 }
+        Self { shared, rank, turn: 0 }
     }
 
     /// Index of the block in the cluster.
@@ -161,7 +156,7 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
                 let mut words = [0; N];
                 let mut i = 0;
                 while i < N {
-                    words[i] = arch::load_shared_u64(theirs.add(i));
+                    words[i] = theirs.add(i).read_volatile();
                     i += 1;
                 }
                 words
@@ -239,9 +234,9 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
                 while rank < CLUSTER {
                     let theirs = self.exchange(rank);
                     let words = (&raw const (*theirs).words).cast::<u64>();
-                    of_masses[rank as usize] = arch::load_shared_u64(words.add(at));
+                    of_masses[rank as usize] = words.add(at).read_volatile();
                     let tokens = (&raw const (*theirs).counts).cast::<u32>();
-                    of_counts[rank as usize] = arch::load_shared_u32(tokens.add(at));
+                    of_counts[rank as usize] = tokens.add(at).read_volatile();
                     rank += 1;
                 }
                 let (mut mass, mut count) = (0, 0);
@@ -301,8 +296,8 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
             let ns = (&raw mut (*self.shared).ns).cast::<u32>();
             self.leg(|thread| {
                 if thread < CLUSTER {
-                    let theirs = (&raw const (*self.exchange(thread)).counts).cast();
-                    ns.add(thread as usize).write(arch::load_shared_u32(theirs));
+                    let theirs = (&raw const (*self.exchange(thread)).counts).cast::<u32>();
+                    ns.add(thread as usize).write(theirs.read_volatile());
                 }
             });
             self.leg(|thread| {
@@ -311,7 +306,7 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
                     let (at, n) = (thread.wrapping_sub(before), ns.add(rank as usize).read());
                     if at < n {
                         let words = (&raw const (*self.exchange(rank)).words).cast::<u64>();
-                        let word = arch::load_shared_u64(words.add(at as usize));
+                        let word = words.add(at as usize).read_volatile();
                         keys.add(thread as usize).write(Key::from_bits(word));
                     }
                     before += n;
@@ -328,11 +323,12 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
         }
     }
 
-    /// Block `rank`'s part of the exchange whose turn it is.
+    /// Block `rank`'s part of the exchange whose turn it is, in its shared memory.
     #[inline(always)]
     fn exchange(&self, rank: u32) -> *mut Exchange {
-        let before = arch::opaque(self.cluster) * EXCHANGES + self.turn;
-        self.exchanges.wrapping_add((before * CLUSTER + rank) as usize)
+        // SAFETY: the block's own memory.
+        let mine = unsafe { (&raw mut (*self.shared).exchanges).cast::<Exchange>() };
+        arch::of_block(mine.wrapping_add(self.turn as usize), rank)
     }
 }
 
