@@ -20,14 +20,12 @@ use crate::status::Status;
 /// Whether the sampling kernel listed a row.
 #[inline(always)]
 pub(super) unsafe fn is_listed(params: &KeptParams, row: u32) -> bool {
-    let sample = &params.sample;
+    let (sample, row) = (&params.sample, row as usize);
+    if sample.listed.is_null() {
+        return false;
+    }
     // SAFETY: `row < B`.
-    !sample.listed.is_null()
-        && unsafe {
-            let temperature = sample.temperatures.add(row as usize).read();
-            let features = &*sample.features.add(row as usize);
-            Filters::new(features, temperature).any() && shortlist::serves(features, temperature)
-        }
+    unsafe { shortlist::serves(&*sample.features.add(row), sample.temperatures.add(row).read()) }
 }
 
 /// What is read of a row before anything else: each of these is most of a microsecond away, and

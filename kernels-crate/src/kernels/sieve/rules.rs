@@ -143,25 +143,27 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         unsafe { &raw mut (*self.rules().add(at as usize)).keeps_tile }
     }
 
-    /// Bit `2·N_TILES − 1 − (2·fragment + column)`: of the thread's columns, as far as they are rows of the batch,
-    /// those of which `holds` for their rules.
+    /// Whether the rules of any of the thread's rows say anything of the tile.
+    ///
+    /// # Safety
+    /// The rules are written.
     #[inline(always)]
-    fn columns(&self, first_row: u32, holds: impl Fn(*const RowRules) -> bool) -> u32 {
-        let mut columns = 0;
+    unsafe fn any_is_ruled(&self, first_row: u32) -> bool {
+        let mut any = 0;
         let mut fragment = 0;
         while fragment < N_TILES {
             let mut column = 0;
             while column < 2 {
                 let at = self.column(fragment, column);
-                let is_row = first_row + at < self.params.batch;
-                let bit = (is_row && holds(self.rules().wrapping_add(at as usize))) as u32;
-                // Opaque, step by step: the bits are kept, not the conditions behind them.
-                columns = arch::opaque(2 * columns + bit);
+                if first_row + at < self.params.batch {
+                    // SAFETY: the slots of rows of the batch are written.
+                    any |= unsafe { (*self.rules().add(at as usize)).is_ruled };
+                }
                 column += 1;
             }
             fragment += 1;
         }
-        columns
+        any != 0
     }
 
     /// Whether the values of the thread's `column` of `fragment` are to be stored, which is a row
@@ -195,9 +197,8 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
             return Marks::NONE;
         }
         let sieve = self.afresh();
-        // SAFETY: the slots of rows of the batch are written.
-        let ruled = sieve.columns(first_row, |rules| unsafe { (*rules).is_ruled != 0 });
-        if ruled == 0 {
+        // SAFETY: the caller's promise.
+        if unsafe { !sieve.any_is_ruled(first_row) } {
             return Marks::NONE;
         }
         let (mut admitted, mut listed) = ([0; 2], [0; 2]);
