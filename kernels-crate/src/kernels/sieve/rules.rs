@@ -142,8 +142,8 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         unsafe { &raw mut (*self.rules().add(at as usize)).keeps_tile }
     }
 
-    /// Bit `2·N_TILES − 1 − (2·fragment + column)`: of the thread's columns, as far as they are rows of the batch,
-    /// those of which `holds` for their rules.
+    /// Bit `2·N_TILES − 1 − (2·fragment + column)`: of the thread's columns, as far as they are
+    /// rows of the batch, those of which `holds` for their rules.
     #[inline(always)]
     fn columns(&self, first_row: u32, holds: impl Fn(*const RowRules) -> bool) -> u32 {
         let mut columns = 0;
