@@ -20,6 +20,48 @@ use rand::{RngExt, SeedableRng};
 
 const ALL: Wanted = Wanted { logprobs: true, ranks: true, entropies: true, best: 20 };
 
+/// One row that asks for nothing, of a call without memory.
+const NOTHING: SampleParams = SampleParams {
+    bias: null(),
+    temperatures: null(),
+    seeds: &3,
+    positions: &4,
+    tokens: null_mut(),
+    status: null_mut(),
+    scores: null_mut(),
+    margins: null_mut(),
+    workspace: null_mut(),
+    values: null_mut(),
+    listed: null_mut(),
+    tallies: null_mut(),
+    features: null(),
+    weights_stride: 1,
+    hidden_stride: 1,
+    batch: 1,
+    vocab: 1,
+    hidden: 1,
+    draws: 1,
+    first_token: 0,
+    weights_dtype: 0,
+    hidden_dtype: 0,
+    skips_banned: 0,
+    applies_rules: 0,
+};
+
+/// A call without reports and a transform, finished by one block.
+fn kept_params(sample: SampleParams, slice_in_shared: u32) -> KeptParams {
+    KeptParams {
+        sample,
+        raw: ReportParams::NONE,
+        processed: ReportParams::NONE,
+        raw_values: null_mut(),
+        softcap: 0.0,
+        scale: 1.0,
+        scale_first: 0,
+        slice_in_shared,
+    }
+}
+
 /// The same rows by the kernels, run natively, and by the CPU's own tiles.
 fn assert_same(case: &Case, raw: Wanted) {
     let outputs = [CpuVariant::Reference, CpuVariant::Portable].map(|variant| {
@@ -96,41 +138,21 @@ fn outputs_that_are_not_wanted_change_no_token() {
         values.resize(values_stride(VOCAB) as usize, f32::NAN);
         let mut slice = vec![f32::NAN; slice_len(VOCAB, 1) as usize];
         let (mut tokens, mut status) = ([0; DRAWS], [0; DRAWS]);
-        let params = KeptParams {
-            sample: SampleParams {
-                bias: null(),
+        let params = kept_params(
+            SampleParams {
                 temperatures: &1.0,
-                seeds: &3,
-                positions: &4,
                 tokens: tokens.as_mut_ptr(),
                 status: status.as_mut_ptr(),
-                scores: null_mut(),
                 margins,
-                workspace: null_mut(),
                 values: values.as_mut_ptr(),
-                listed: null_mut(),
-                tallies: null_mut(),
                 features: &features,
-                weights_stride: 1,
-                hidden_stride: 1,
-                batch: 1,
                 vocab: VOCAB,
-                hidden: 1,
                 draws: DRAWS as u32,
                 first_token: 50,
-                weights_dtype: 0,
-                hidden_dtype: 0,
-                skips_banned: 0,
-                applies_rules: 0,
+                ..NOTHING
             },
-            raw: ReportParams::NONE,
-            processed: ReportParams::NONE,
-            raw_values: null_mut(),
-            softcap: 0.0,
-            scale: 1.0,
-            scale_first: 0,
             slice_in_shared,
-        };
+        );
         let mut shared = Box::<Shared>::new_uninit();
         // SAFETY: the pointers hold the sizes; one block has its memory alone.
         unsafe { sample_kept::<1>(&params, shared.as_mut_ptr(), slice.as_mut_ptr(), 0, 1) };
@@ -214,41 +236,25 @@ fn finish(
     let mut slice = vec![f32::NAN; slice_len(vocab, 1) as usize];
     let (mut tokens, mut status) = ([0; DRAWS], [Status::NO_CANDIDATE.bits(); DRAWS]);
     let (mut scores, mut margins) = ([0.0f32; DRAWS], [0.0f32; DRAWS]);
-    let params = KeptParams {
-        sample: SampleParams {
-            bias: null(),
+    let params = kept_params(
+        SampleParams {
             temperatures: &temperature,
-            seeds: &3,
-            positions: &4,
             tokens: tokens.as_mut_ptr(),
             status: status.as_mut_ptr(),
             scores: scores.as_mut_ptr(),
             margins: margins.as_mut_ptr(),
-            workspace: null_mut(),
             values: left.values.as_mut_ptr(),
             listed: if lists { left.listed.as_mut_ptr() } else { null_mut() },
             tallies: &raw mut *left.tally,
             features,
-            weights_stride: 1,
-            hidden_stride: 1,
-            batch: 1,
             vocab,
-            hidden: 1,
             draws: DRAWS as u32,
             first_token,
-            weights_dtype: 0,
-            hidden_dtype: 0,
-            skips_banned: 0,
             applies_rules: 1,
+            ..NOTHING
         },
-        raw: ReportParams::NONE,
-        processed: ReportParams::NONE,
-        raw_values: null_mut(),
-        softcap: 0.0,
-        scale: 1.0,
-        scale_first: 0,
-        slice_in_shared: slice_in_shared.into(),
-    };
+        slice_in_shared.into(),
+    );
     let mut shared = Box::<Shared>::new_uninit();
     // SAFETY: the buffers have the sizes that the parameters tell, for one block.
     unsafe { sample_kept::<1>(&params, shared.as_mut_ptr(), slice.as_mut_ptr(), 0, 1) };

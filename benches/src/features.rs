@@ -7,7 +7,7 @@ use std::ptr::without_provenance;
 
 use anyhow::{Context, ensure};
 use flash_sampling::cuda::{Cuda, RawOperands, RawReport, RowFeatures};
-use flash_sampling::{Features, Plan, Problem, Sampler, SamplingParams, Status, TokenRules};
+use flash_sampling::{Features, Plan, Problem, Sampler, Status, TokenRules};
 use serde::Serialize;
 
 use crate::asked::{Feature, Lists, features};
@@ -164,11 +164,9 @@ impl<'a> FeatureCall<'a> {
         feature: &Feature<'_>,
     ) -> anyhow::Result<Self> {
         let Feature { params, rules, transform, raw, processed, .. } = *feature;
-        let plain = SamplingParams::new(params.temperature, params.key.seed, params.key.position);
-        let edits = plain.with_penalties(params.penalties);
-        let (has_rules, filters) = (rules != TokenRules::default(), params != edits);
+        let (edits, filters) = (rules.edits(&params), params.filters());
         let problem = Problem::builder(batch.into(), shape.vocab.into(), shape.hidden.into())
-            .features(Features { rules: has_rules, filters, raw, processed, transform })
+            .features(Features { rules: edits, filters, raw, processed, transform })
             .build()?;
         let plan = sampler.plan(&problem)?;
         let (row, lists) = upload(gpu, feature)?;

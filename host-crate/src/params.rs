@@ -154,8 +154,9 @@ impl SamplingParams {
         self
     }
 
-    /// Whether a filter may keep a token from being drawn.
-    pub(crate) fn filters(&self) -> bool {
+    /// Whether a filter may keep a token from being drawn: what
+    /// [`Features::filters`](crate::Features::filters) is to say of a call's rows.
+    pub fn filters(&self) -> bool {
         self.temperature > 0.0 && self.first_filter().is_some()
     }
 

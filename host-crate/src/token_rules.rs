@@ -56,8 +56,9 @@ impl TokenRules<'_> {
         at_least(Param::Bitmask, words, self.bitmask.map(<[u32]>::len))
     }
 
-    /// Whether they change the value of any token of a row with these parameters.
-    pub(crate) fn edits(&self, params: &SamplingParams) -> bool {
+    /// Whether they change the value of any token of a row with these parameters: what
+    /// [`Features::rules`](crate::Features::rules) is to say of a call's rows.
+    pub fn edits(&self, params: &SamplingParams) -> bool {
         let Self { seen, logit_bias, bitmask, allow_list, ban_list } = self;
         let penalizes = !seen.is_empty() && params.first_penalty().is_some();
         let bans = bitmask.is_some() || allow_list.is_some() || !ban_list.is_empty();

@@ -5,8 +5,9 @@
 //! *Operands*: [`KeptParams`], naturally aligned. The outputs and, where slices are not in
 //! shared memory, the logits of kept rows are written; outputs alias nothing.
 //!
-//! *Mapping*: first the rows that were listed, a block each. Then the blocks of a cluster work on one row at a time, the cluster's index first,
-//! then as many rows further as there are clusters. Each block has a slice of the row, of
+//! *Mapping*: first the rows that were listed, a block each. Then the blocks of a cluster work on
+//! one row at a time, the cluster's index first, then as many rows further as there are
+//! clusters. Each block has a slice of the row, of
 //! whole vocabulary tiles; its threads take the slice's tokens in turn.
 //!
 //! *Shared memory*: [`Shared`], then the slice, if it is to be there.

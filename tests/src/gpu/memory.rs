@@ -261,21 +261,18 @@ impl DeviceCase {
 
 /// What a case asks for beyond temperature and key.
 fn features_of(case: &Case) -> Features {
-    let unfiltered = |row: &SamplingParams| {
+    let plain = |row: &SamplingParams| {
         let NoiseKey { seed, position } = row.key;
-        let plain = SamplingParams::new(row.temperature, seed, position);
-        let mut edits = plain.with_penalties(row.penalties);
-        edits.edit_order = row.edit_order;
-        (*row == plain, *row == plain || *row == edits)
+        SamplingParams::new(row.temperature, seed, position)
     };
-    let (plain, without_filters) = case
-        .rows
-        .iter()
-        .map(unfiltered)
-        .fold((true, true), |all, row| (all.0 && row.0, all.1 && row.1));
+    let edited = |row: &SamplingParams| {
+        let mut edited = plain(row).with_penalties(row.penalties);
+        edited.edit_order = row.edit_order;
+        edited
+    };
     Features {
-        rules: !case.rules.is_empty() || !plain,
-        filters: !without_filters,
+        rules: !case.rules.is_empty() || case.rows.iter().any(|row| *row != plain(row)),
+        filters: case.rows.iter().any(|row| *row != edited(row)),
         raw: case.raw,
         processed: case.processed,
         transform: case.transform,
