@@ -33,6 +33,8 @@ const NOTHING: SampleParams = SampleParams {
     workspace: null_mut(),
     values: null_mut(),
     listed: null_mut(),
+    drawn_values: null_mut(),
+    partials: [null_mut(); 2],
     tallies: null_mut(),
     features: null(),
     weights_stride: 1,

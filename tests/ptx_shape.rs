@@ -30,7 +30,7 @@ fn entries_are_those_of_abi() {
         let mut expected: Vec<_> = variants.map(|v| v.entry).collect();
         let kept = kept_variant(compute_capability);
         expected.extend(kept.map(|v| v.entry));
-        expected.extend([NOISE_ENTRY, NOISE_DIGEST_ENTRY]);
+        expected.extend([kept::LOG_SUM_EXP_ENTRY, NOISE_ENTRY, NOISE_DIGEST_ENTRY]);
         expected.sort_unstable();
         assert_eq!(found, expected, "{arch}");
     }
@@ -66,6 +66,9 @@ fn parameters_and_launch_bounds_are_those_of_abi() {
     for_each_variant(Kernel::SampleSm90, check(TENSOR_MAP_BYTES));
     for (arch, ..) in FILES {
         let entries = entries(&text(arch));
+        let log_sum_exp = &entries[kept::LOG_SUM_EXP_ENTRY];
+        assert_eq!(log_sum_exp.parameters, [size_of::<KeptParams>()], "{arch}");
+        assert_bounds(log_sum_exp, (kept::LOG_SUM_EXP_THREADS, 1, 1), arch);
         assert_eq!(entries[NOISE_ENTRY].parameters, [8, 4, 4], "{arch}");
         assert_eq!(entries[NOISE_DIGEST_ENTRY].parameters, [8, 8, 8], "{arch}");
     }
@@ -139,11 +142,18 @@ fn mma_synchronization_is_where_the_source_has_it() {
         let loads = steps * (2 + fragments.div_ceil(2));
         assert_eq!(entry.count("ldmatrix.sync"), loads, "{at}: ldmatrix");
         // Before the first tile's loads, and after each tile's, at the two places of a load.
-        assert_votes(entry, 1 + 2, at);
+        assert_votes(variant, entry, 1 + 2, at);
         assert_eq!(entry.count("bar.sync"), 3 + 2 + 4, "{at}: bar.sync");
         assert_eq!(entry.count("bar.red"), 1 + 1, "{at}: bar.red");
-        let synchronizing =
-            ["mma.sync", "ldmatrix.sync", "redux.sync", "vote.sync", "bar.sync", "bar.red"];
+        let synchronizing = [
+            "mma.sync",
+            "ldmatrix.sync",
+            "redux.sync",
+            "vote.sync",
+            "shfl.sync",
+            "bar.sync",
+            "bar.red",
+        ];
         let anchored: usize = synchronizing.iter().map(|name| entry.count(name)).sum();
         // Handing over is one statement of a barrier and a reduction; the queue is
         // ordered by an anchor of its own.
@@ -152,11 +162,13 @@ fn mma_synchronization_is_where_the_source_has_it() {
 }
 
 /// Which slots have pairs to queue, which lanes of each of two columns, and at so many places
-/// whether the rows admit a tile's tokens.
-fn assert_votes(entry: &Entry, admits: usize, at: &str) {
+/// whether the rows admit a tile's tokens. Where weights are summed up, of a column the greatest
+/// value and the sum.
+fn assert_votes(variant: &Variant, entry: &Entry, admits: usize, at: &str) {
     assert_eq!(entry.count("redux.sync"), 1, "{at}: redux");
     assert_eq!(entry.count("vote.sync"), 2 + admits, "{at}: vote");
-    assert_eq!(entry.count("shfl.sync"), 0, "{at}: shfl");
+    let shuffles = if variant.sums_weights() { 2 } else { 0 };
+    assert_eq!(entry.count("shfl.sync"), shuffles, "{at}: shfl");
 }
 
 /// A slab is copied at two places of the source, the first of which a compiler may
@@ -227,7 +239,7 @@ fn sm90_synchronization_is_where_the_source_has_it() {
         assert_eq!(entry.count("bar.red"), 2 + many_rows, "{at}: bar.red");
         // An arrival and a wait each.
         assert_eq!(entry.count("barrier.cluster"), 2 * 2 * clustered, "{at}: barrier.cluster");
-        assert_votes(entry, 1, at);
+        assert_votes(variant, entry, 1, at);
         assert_eq!(entry.count("setmaxnreg"), 2, "{at}: setmaxnreg");
         // The block lets the next kernel start; each role waits for the kernel before.
         assert_eq!(entry.count("griddepcontrol.launch_dependents"), 1, "{at}: dependents");
@@ -243,6 +255,7 @@ fn sm90_synchronization_is_where_the_source_has_it() {
             "bar.red",
             "redux.sync",
             "vote.sync",
+            "shfl.sync",
             "setmaxnreg",
             "wgmma.",
             "elect.sync",
@@ -308,4 +321,17 @@ fn kept_synchronization_is_where_the_source_has_it() {
         let anchored = entry.count("shfl.sync") + entry.count("bar.sync") + meetings;
         assert_eq!(entry.count("bar.warp.sync"), anchored, "{at}: one anchor for each");
     });
+}
+
+/// One word, in two halves, goes over lanes and over warps; a leg writes the outputs.
+#[test]
+fn log_sum_exp_synchronization_is_where_the_source_has_it() {
+    for (arch, ..) in FILES {
+        let entry = &entries(&text(arch))[kept::LOG_SUM_EXP_ENTRY];
+        assert_eq!(entry.count("shfl.sync"), 2 * 2, "{arch}: shfl");
+        assert_eq!(entry.count("bar.sync"), 2 + 1, "{arch}: bar.sync");
+        assert_eq!(entry.count("bar.warp.sync"), 4 + 3, "{arch}: one anchor for each");
+        let waits = usize::from(arch == "sm_90a");
+        assert_eq!(entry.count("griddepcontrol.wait"), waits, "{arch}: dependencies");
+    }
 }

@@ -160,6 +160,8 @@ impl Call for SampledCall<'_> {
             workspace: without_provenance_mut(address(workspace)),
             values: null_mut(),
             listed: null_mut(),
+            drawn_values: null_mut(),
+            partials: [null_mut(); 2],
             tallies: null_mut(),
             features: null(),
             weights_stride: self.shape.hidden.into(),

@@ -13,8 +13,10 @@ use gpu::{grid, rank, unmet_by_gpu};
 
 mod finish;
 mod gpu;
+mod log_sum_exp;
 
 pub use finish::Finish;
+pub use log_sum_exp::LogSumExp;
 
 /// What the planner has to know of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,11 +47,15 @@ pub struct Plan {
     /// problem has features. 0 on the CPU, which has its own.
     pub kept_bytes: u64,
     /// Whether the variant's kernel applies rules and penalties, and so is done with rows
-    /// that have no filters: on a GPU, where neither reports nor a transform are asked for.
+    /// that have no filters: on a GPU, where no transform is asked for, and no report that
+    /// needs all values.
     pub applies_rules: bool,
     /// The kernel behind the variant's: on a GPU, where the problem has features, and not only
-    /// rules that the variant's applies.
+    /// rules that the variant's applies, or reports that the next is enough for.
     pub finish: Option<Finish>,
+    /// The kernel behind these that finishes reports of log-sum-exps: on a GPU, where those and
+    /// log-probabilities are all that is to be reported, and the variant's kernel sums up.
+    pub log_sum_exp: Option<LogSumExp>,
     /// Every other variant of the machine's kind, with why it does not run.
     pub refused: Vec<Refusal>,
 }
@@ -125,6 +131,11 @@ impl fmt::Display for Plan {
         }
         if let Some(finish) = &self.finish {
             finish.fmt(f)?;
+        }
+        if let Some(log_sum_exp) = &self.log_sum_exp {
+            log_sum_exp.fmt(f)?;
+        }
+        if self.kept_bytes > 0 {
             writeln!(f, "kept bytes       {}", self.kept_bytes)?;
         }
         let names = self.refused.iter().map(|refusal| refusal.variant.name().len());
@@ -166,17 +177,23 @@ impl Plan {
             return Err(Error::Unsupported { need, limit, found });
         }
         let features = problem.features();
-        let applies_rules = chosen.applies_rules() && features.of_rows() && !features.of_all_rows();
-        let keeps_values = features.any() && (!applies_rules || features.filters);
+        let sums_up = LogSumExp::new(problem, chosen, 0).is_some();
+        let values_stay = sums_up || !features.of_all_rows();
+        let applies_rules = chosen.applies_rules() && features.of_rows() && values_stay;
+        let is_done = values_stay && !features.filters && (applies_rules || !features.of_rows());
+        let keeps_values = features.any() && !is_done;
         let finish = keeps_values.then(|| Finish::new(problem, limits, applies_rules));
+        let finish_bytes = finish.map_or(0, |finish| finish.kept_bytes);
+        let log_sum_exp = LogSumExp::new(problem, chosen, finish_bytes);
         Ok(Self {
             variant: VariantId::Gpu(chosen),
             grid: grid(chosen, problem, limits),
             shared_bytes: chosen.shared_bytes,
             workspace_bytes: workspace_bytes(problem),
-            kept_bytes: finish.map_or(0, |finish| finish.kept_bytes),
+            kept_bytes: log_sum_exp.map_or(finish_bytes, |log_sum_exp| log_sum_exp.kept_bytes),
             applies_rules,
             finish,
+            log_sum_exp,
             refused: refused(
                 VARIANTS.iter().filter(|variant| variant.name != chosen.name),
                 VariantId::Gpu,
@@ -200,6 +217,7 @@ impl Plan {
             kept_bytes: 0,
             applies_rules: false,
             finish: None,
+            log_sum_exp: None,
             refused: refused(
                 CpuVariant::ALL.into_iter().filter(|&variant| variant != chosen),
                 VariantId::Cpu,

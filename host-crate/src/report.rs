@@ -26,6 +26,9 @@ impl Wanted {
     /// Nothing.
     pub const NONE: Self = Self { logprobs: false, ranks: false, entropies: false, best: 0 };
 
+    /// The log-sum-exp of each row and the log-probability of each token drawn.
+    pub const LOGPROBS: Self = Self { logprobs: true, ..Self::NONE };
+
     /// Whether that is anything.
     pub fn any(&self) -> bool {
         *self != Self::NONE

@@ -9,6 +9,7 @@ pub mod sm90;
 pub use variants::{Kernel, VARIANTS, Variant};
 
 use crate::dims::{align_up, ceil_div};
+use crate::partial_sum::PartialSum;
 use crate::shortlist::Tally;
 
 /// The token of a row with no admissible token; never an id.
@@ -77,6 +78,12 @@ pub struct SampleParams {
     pub listed: *mut u32,
     /// `[B]`, all zero, if there are shortlists: part of the workspace.
     pub tallies: *mut Tally,
+    /// `[B, kept::values_stride(V)]` f32, written where a token may be drawn, with its logit;
+    /// or null.
+    pub drawn_values: *mut f32,
+    /// Of the model's distribution and of each row's: `[B, kept::n_partials(first_token, V)]`,
+    /// written; or null.
+    pub partials: [*mut PartialSum; 2],
     /// `[B]`: what rows ask for, or null if they ask for nothing.
     pub features: *const kept::RowFeatures,
     /// Elements from one row of the weights to the next.

@@ -10,7 +10,9 @@ use crate::abi::kept::KeptParams;
 use crate::arch;
 #[cfg(feature = "sm_90a")]
 use crate::kernels::sample_sm90::{cluster, m_tiles, sample_sm90};
-use crate::kernels::{noise_probe, sample_kept, sample_mma::sample_mma, sample_simt::sample_simt};
+use crate::kernels::{
+    log_sum_exp, noise_probe, sample_kept, sample_mma::sample_mma, sample_simt::sample_simt,
+};
 
 /// # Safety
 /// The preconditions of `kernels/sample_simt.rs`.
@@ -139,6 +141,19 @@ unsafe fn run_kept<const CLUSTER: u32>(params: &KeptParams) {
         let slice = shared.add(1).cast();
         let (block, blocks) = (arch::block_idx(), arch::grid_dim());
         sample_kept::sample_kept::<CLUSTER>(params, shared, slice, block, blocks);
+    }
+}
+
+/// # Safety
+/// The preconditions of `kernels/log_sum_exp.rs`.
+#[unsafe(no_mangle)]
+pub unsafe extern "ptx-kernel" fn flash_sampling_log_sum_exp(params: KeptParams) {
+    #[cfg(feature = "sm_90a")]
+    arch::dependencies_wait();
+    let shared = arch::dynamic_shared().cast();
+    // SAFETY: the caller's promise; the launch gives `Shared` its bytes.
+    unsafe {
+        log_sum_exp::log_sum_exp(&params, shared, arch::block_idx(), arch::grid_dim());
     }
 }
 

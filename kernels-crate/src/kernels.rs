@@ -3,6 +3,7 @@
 #[cfg(target_arch = "nvptx64")]
 mod admit;
 pub mod finish;
+pub mod log_sum_exp;
 pub mod noise_probe;
 pub mod rules;
 pub mod sample_kept;

@@ -8,6 +8,7 @@
 //! | [`transform`] | what happens to a logit on its way to a value: cap, scale, penalties |
 //! | [`score`] → [`candidate`] | values and noise → the best two of a set |
 //! | [`mass`] → [`scale`] | probabilities as integers: what filters measure |
+//! | [`partial_sum`] | sums of probabilities in floating point: what the sampling kernels report |
 //! | [`deviation`] | how far a row's values spread |
 //! | [`filters`] | what a row's filters keep |
 //! | [`status`] | what is reported beside a token |
@@ -15,7 +16,7 @@
 //!
 //! *Shared verbatim* by every kernel and the CPU: everything above [`kernels`], and
 //! the portable kernels [`kernels::sample_simt`], with its hand-over [`kernels::finish`],
-//! and [`kernels::sample_kept`]. *Not shared*: the loads and products of the tensor-core
+//! [`kernels::sample_kept`] and [`kernels::log_sum_exp`]. *Not shared*: the loads and products of the tensor-core
 //! kernels, which exist in PTX only.
 //! `tests/exact.rs` and `tests/device.rs` tie
 //! them together: bit for bit on inputs whose sums are exact in any order.
@@ -39,6 +40,7 @@ pub mod filters;
 pub mod gumbel;
 pub mod kernels;
 pub mod mass;
+pub mod partial_sum;
 pub mod philox;
 pub mod scale;
 pub mod score;

@@ -1,4 +1,4 @@
-//! The launch behind a sampling kernel's: rows with features, and reports.
+//! The launches behind a sampling kernel's: rows with features, and reports.
 
 use flash_sampling_kernels::abi::kept::{KEPT_VARIANTS, KeptParams};
 
@@ -8,7 +8,7 @@ use super::module::Module;
 use super::programmatic::Launcher;
 use super::{RawOperands, RawReport};
 use crate::error::{Error, LayoutRule, Need, Operand, ReportPart};
-use crate::plan::Finish;
+use crate::plan::{Finish, Plan};
 use crate::problem::Problem;
 use crate::report::Wanted;
 
@@ -24,21 +24,19 @@ pub(super) fn entry(module: &Module, plan: &Finish) -> Result<Handle, Error> {
     })
 }
 
-/// Enqueues the kernel that finishes the rows. With `early`, it may be set up while the call's
-/// sampling kernel ends, for which it waits by itself: that for Hopper does.
+/// Enqueues a kernel that finishes rows or reports. With `early`, it may be set up while the
+/// kernel before it ends, for which it waits by itself: those for Hopper do.
 ///
 /// # Safety
 /// As [`launch::sample`](super::launch::sample), which has enqueued the call with these
 /// parameters on the same stream.
-pub(super) unsafe fn finish(
+pub(super) unsafe fn launch_behind(
     function: Handle,
-    plan: &Finish,
+    geometry: Geometry,
     mut params: KeptParams,
     early: Option<&Launcher>,
     stream: Handle,
 ) -> Result<(), Error> {
-    let Finish { grid: blocks, threads, shared_bytes, .. } = *plan;
-    let geometry = Geometry { blocks, threads, shared_bytes };
     let arguments = &mut [(&raw mut params).cast()];
     // SAFETY: the entry takes `KeptParams` (`abi/kept.rs`); the rest is the caller's promise.
     unsafe {
@@ -51,7 +49,7 @@ pub(super) unsafe fn finish(
 
 /// Checks what can be known of addresses without touching memory.
 pub(super) fn check_operands(
-    plan: Option<&Finish>,
+    plan: &Plan,
     problem: &Problem,
     operands: &RawOperands,
 ) -> Result<(), Error> {
@@ -59,7 +57,9 @@ pub(super) fn check_operands(
     if features.of_rows() {
         check_address(Operand::Features, operands.features, 8)?;
     }
-    let Some(plan) = plan else { return Ok(()) };
+    if plan.kept_bytes == 0 {
+        return Ok(());
+    }
     check_address(Operand::Kept, operands.kept, KEPT_ALIGNMENT_BYTES)?;
     if operands.kept_bytes < plan.kept_bytes {
         let (operand, rule) = (Operand::Kept, LayoutRule::Bytes(plan.kept_bytes));
@@ -102,23 +102,24 @@ fn check_address(operand: Operand, address: u64, alignment: u64) -> Result<(), E
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{DeviceLimits, Plan};
+    use crate::plan::DeviceLimits;
     use crate::problem::Features;
     use flash_sampling_kernels::transform::LogitTransform;
+
+    const LIMITS: DeviceLimits = DeviceLimits {
+        compute_capability: 80,
+        multiprocessors: 108,
+        shared_bytes_per_block: 163 << 10,
+        shared_bytes_per_sm: 164 << 10,
+    };
 
     const ALL: Wanted = Wanted { logprobs: true, ranks: true, entropies: true, best: 3 };
 
     /// What checking the addresses of a problem with these features comes to, on an A100.
     fn check(features: Features, operands: &RawOperands) -> Result<(), Error> {
         let problem = Problem::builder(3, 100_001, 64).draws(2).features(features).build()?;
-        let limits = DeviceLimits {
-            compute_capability: 80,
-            multiprocessors: 108,
-            shared_bytes_per_block: 163 << 10,
-            shared_bytes_per_sm: 164 << 10,
-        };
-        let plan = Plan::for_gpu(&problem, &limits, None)?;
-        check_operands(plan.finish.as_ref(), &problem, operands)
+        let plan = Plan::for_gpu(&problem, &LIMITS, None)?;
+        check_operands(&plan, &problem, operands)
     }
 
     const EVERYTHING: Features = Features {
@@ -200,7 +201,8 @@ mod tests {
         let problem = Problem::builder(3, 1_000, 64).features(rules).build().unwrap();
         let check = |features| {
             let operands = RawOperands { features, ..RawOperands::default() };
-            check_operands(None, &problem, &operands).map_err(|error| error.to_string())
+            let plan = Plan::for_gpu(&problem, &LIMITS, None).unwrap();
+            check_operands(&plan, &problem, &operands).map_err(|error| error.to_string())
         };
         assert_eq!(check(8), Ok(()));
         assert_eq!(check(0).unwrap_err(), "features address: expected not null, found 0");

@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 use std::ptr;
 
+use flash_sampling_kernels::abi::kept::ReportParams;
 use flash_sampling_kernels::abi::{Kernel, TILE_V, VARIANTS, Variant, WorkspaceLayout};
 
 use super::driver::{self, Handle, check};
@@ -13,7 +14,7 @@ use super::programmatic::Launcher;
 use super::tensor_map::Layout;
 use super::{RawOperands, Start};
 use crate::error::{Call, Error, LayoutRule, Need, Operand};
-use crate::plan::Plan;
+use crate::plan::{Finish, LogSumExp, Plan};
 use crate::problem::Problem;
 use crate::workspace::check_workspace;
 
@@ -25,7 +26,7 @@ pub(super) struct Geometry {
     pub(super) shared_bytes: u32,
 }
 
-/// Enqueues the plan's entry, and the one that finishes rows where there is one.
+/// Enqueues the plan's entry, and those that finish rows and reports where there are any.
 ///
 /// # Safety
 /// The module's context is current; the rest is as
@@ -46,9 +47,9 @@ pub(super) unsafe fn sample(
         found: 0,
     })?;
     check_operands(variant, problem, operands)?;
-    finish::check_operands(plan.finish.as_ref(), problem, operands)?;
+    finish::check_operands(plan, problem, operands)?;
     let finish = match &plan.finish {
-        Some(plan) => Some((plan, finish::entry(module, plan)?)),
+        Some(finish) => Some((finish, finish::entry(module, finish)?)),
         None => None,
     };
     let mut weights = operands.weights;
@@ -78,11 +79,28 @@ pub(super) unsafe fn sample(
         // The other kernels do not wait by themselves.
         _ => launch_with((&raw mut weights).cast(), (&raw mut hidden_states).cast(), None)?,
     }
-    let Some((plan, function)) = finish else { return Ok(()) };
     let params = kept_params(problem, plan, operands, params);
     let early = module.hopper.as_ref().map(|hopper| &hopper.programmatic);
-    // SAFETY: as above, of the entry that finishes what the one before left.
-    unsafe { finish::finish(function, plan, params, early, stream) }
+    if let Some((finish, function)) = finish {
+        let Finish { grid: blocks, threads, shared_bytes, .. } = *finish;
+        let geometry = Geometry { blocks, threads, shared_bytes };
+        let mut params = params;
+        if plan.log_sum_exp.is_some() {
+            // Reports are the next kernel's.
+            (params.raw, params.processed) = (ReportParams::NONE, ReportParams::NONE);
+        }
+        // SAFETY: as above, of the entry that finishes what the one before left.
+        unsafe { finish::launch_behind(function, geometry, params, early, stream)? }
+    }
+    if let Some(log_sum_exp) = &plan.log_sum_exp {
+        let LogSumExp { grid: blocks, threads, shared_bytes, .. } = *log_sum_exp;
+        let geometry = Geometry { blocks, threads, shared_bytes };
+        // SAFETY: the same.
+        unsafe {
+            finish::launch_behind(module.log_sum_exp, geometry, params, early, stream)?;
+        }
+    }
+    Ok(())
 }
 
 /// The weights' and the hidden states' place in memory.

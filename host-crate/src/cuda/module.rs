@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::ptr;
 use std::sync::Arc;
 
-use flash_sampling_kernels::abi::kept::kept_variant;
+use flash_sampling_kernels::abi::kept::{LOG_SUM_EXP_ENTRY, kept_variant};
 use flash_sampling_kernels::abi::{Kernel, NOISE_DIGEST_ENTRY, NOISE_ENTRY, VARIANTS, Variant};
 
 use super::device::{Device, InContext};
@@ -40,6 +40,8 @@ pub(super) struct Module {
     pub(super) hopper: Option<Hopper>,
     /// The one that finishes rows with features, by name.
     finish: Option<(&'static str, Handle)>,
+    /// The one that finishes reports of log-sum-exps.
+    pub(super) log_sum_exp: Handle,
     pub(super) noise: Handle,
     pub(super) noise_digest: Handle,
     /// Keeps the entries loaded.
@@ -90,6 +92,7 @@ impl Module {
             variants,
             hopper: for_hopper.then(Hopper::look_up).transpose()?,
             finish,
+            log_sum_exp: loaded.entry(LOG_SUM_EXP_ENTRY)?,
             noise: loaded.entry(NOISE_ENTRY)?,
             noise_digest: loaded.entry(NOISE_DIGEST_ENTRY)?,
             _loaded: loaded,

@@ -7,7 +7,7 @@ use flash_sampling_kernels::abi::{SampleParams, WorkspaceLayout};
 
 use super::driver::Address;
 use super::{RawOperands, RawReport};
-use crate::plan::{Finish, Plan};
+use crate::plan::Plan;
 use crate::problem::{Features, Problem};
 use crate::report::Wanted;
 
@@ -31,6 +31,7 @@ pub(super) fn sample_params(
     let asked = problem.features();
     let layout = WorkspaceLayout::new(problem.batch(), problem.draws());
     let listed = plan.finish.and_then(|finish| finish.listed);
+    let partials = plan.log_sum_exp.map_or([None; 2], |log_sum_exp| log_sum_exp.partials);
     SampleParams {
         bias: at_if(problem.has_bias(), operands.bias),
         temperatures: at(operands.temperatures),
@@ -42,6 +43,9 @@ pub(super) fn sample_params(
         margins: at(operands.margins),
         workspace: at(operands.workspace),
         values: at_if(plan.finish.is_some(), operands.kept),
+        drawn_values: at_if(plan.log_sum_exp.is_some(), operands.kept),
+        partials: partials
+            .map(|offset| at_if(offset.is_some(), operands.kept + offset.unwrap_or_default())),
         listed: at_if(listed.is_some(), operands.kept + listed.unwrap_or_default()),
         tallies: at_if(listed.is_some(), operands.workspace + layout.tallies),
         features: at_if(asked.of_rows(), operands.features),
@@ -51,26 +55,25 @@ pub(super) fn sample_params(
     }
 }
 
-/// Parameters of the kernel that finishes rows, behind one with the parameters `sample`.
+/// Parameters of the kernels behind one with the parameters `sample`.
 pub(super) fn kept_params(
     problem: &Problem,
-    finish: &Finish,
+    plan: &Plan,
     operands: &RawOperands,
     sample: SampleParams,
 ) -> KeptParams {
     let Features { raw, processed, transform, .. } = problem.features();
-    let part = |offset: Option<u64>| {
-        at_if::<u8>(offset.is_some(), operands.kept + offset.unwrap_or_default())
-    };
+    let finish = plan.finish.as_ref();
+    let raw_values = finish.and_then(|finish| finish.raw_values);
     KeptParams {
         sample,
         raw: report_params(raw, &operands.raw),
         processed: report_params(processed, &operands.processed),
-        raw_values: part(finish.raw_values).cast(),
+        raw_values: at_if(raw_values.is_some(), operands.kept + raw_values.unwrap_or_default()),
         softcap: transform.softcap.unwrap_or(0.0),
         scale: transform.scale,
         scale_first: transform.scale_first.into(),
-        slice_in_shared: finish.slice_in_shared.into(),
+        slice_in_shared: finish.is_some_and(|finish| finish.slice_in_shared).into(),
     }
 }
 

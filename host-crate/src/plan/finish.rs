@@ -52,12 +52,13 @@ impl Finish {
         let wave = wave(shared_bytes, variant.blocks_per_sm, limits) / u64::from(variant.cluster);
         let misfits = if variant.cluster > 1 { wave.div_ceil(MISFITS) } else { 0 };
         let clusters = (wave - misfits).max(1).min(problem.batch().into()) as u32;
-        let two_copies = !slice_in_shared && problem.features().raw.any();
+        let two_copies = !slice_in_shared && !applies_rules && problem.features().raw.any();
         // `Problem` has checked the product; rows are multiples of 16 bytes.
         let values = u64::from(problem.batch()) * values_stride(problem.vocab());
         let values_bytes = values * size_of::<f32>() as u64;
         let lists = applies_rules && problem.vocab() < MOST_LISTED;
-        // Shortlists, or the second copy: there are no reports where rules are applied at once.
+        // Shortlists, or the second copy: where rules are applied at once, no report is this
+        // kernel's.
         let copies = if two_copies || lists { 2 } else { 1 };
         Self {
             entry: variant.entry,

@@ -54,6 +54,14 @@ impl Features {
             || scale != LogitTransform::NONE.scale
     }
 
+    /// Whether the call wants log-probabilities, and nothing else of all rows.
+    pub(crate) fn wants_logprobs_alone(&self) -> bool {
+        let alone = |wanted: Wanted| !wanted.any() || wanted == Wanted::LOGPROBS;
+        let reports = self.raw.any() || self.processed.any();
+        let none = Self { raw: Wanted::NONE, processed: Wanted::NONE, ..*self };
+        reports && alone(self.raw) && alone(self.processed) && !none.of_all_rows()
+    }
+
     /// Checks the values that it has.
     pub(super) fn check(self) -> Result<Checked, Error> {
         check_transform(self.transform)?;

@@ -16,7 +16,7 @@ use flash_sampling_kernels::arch;
 #[cfg(feature = "sm_90a")]
 use flash_sampling_kernels::kernels::sample_sm90::{cluster, m_tiles, sample_sm90};
 use flash_sampling_kernels::kernels::{
-    noise_probe, sample_kept, sample_mma::sample_mma, sample_simt::sample_simt,
+    log_sum_exp, noise_probe, sample_kept, sample_mma::sample_mma, sample_simt::sample_simt,
 };
 
 /// # Safety
@@ -140,6 +140,19 @@ unsafe fn run_kept<const CLUSTER: u32>(params: &KeptParams) {
         let slice = shared.add(1).cast();
         let (block, blocks) = (arch::block_idx(), arch::grid_dim());
         sample_kept::sample_kept::<CLUSTER>(params, shared, slice, block, blocks);
+    }
+}
+
+/// # Safety
+/// The preconditions of `kernels/log_sum_exp.rs`.
+#[kernel]
+pub unsafe fn flash_sampling_log_sum_exp(params: KeptParams) {
+    #[cfg(feature = "sm_90a")]
+    arch::dependencies_wait();
+    let shared = arch::dynamic_shared().cast();
+    // SAFETY: the caller's promise; the launch gives `Shared` its bytes.
+    unsafe {
+        log_sum_exp::log_sum_exp(&params, shared, arch::block_idx(), arch::grid_dim());
     }
 }
 

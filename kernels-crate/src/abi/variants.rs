@@ -59,6 +59,11 @@ impl Variant {
         !matches!(self.kernel, Kernel::SampleSimt) && self.tile_b <= sieve::RULED_ROWS
     }
 
+    /// Whether the kernel can sum up the weights of rows for reports of log-sum-exps.
+    pub const fn sums_weights(&self) -> bool {
+        self.applies_rules()
+    }
+
     /// Rows of both matrices that a batch of `batch` rows has blocks read for each
     /// vocabulary tile: what the time of a call grows with.
     pub const fn rows_read(&self, batch: u32) -> u64 {

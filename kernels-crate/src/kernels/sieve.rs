@@ -18,7 +18,8 @@
 //!
 //! The result is exact: each test compares bounds, and every step rounds monotonically.
 //!
-//! Where rows have rules, the tile begins with them (`rules.rs`).
+//! Where rows have rules, the tile begins with them (`rules.rs`); where log-sum-exps are
+//! wanted, with sums of its values (`weigh.rs`).
 //!
 //! *Shared memory*: `abi::sieve::bytes` for each 128 threads: rows, queues, hints, rules.
 //!
@@ -30,6 +31,7 @@ mod listing;
 mod rules;
 mod scan;
 mod store;
+mod weigh;
 
 pub(super) use rules::Marks;
 
@@ -298,6 +300,7 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
         // SAFETY: the caller's promise.
         unsafe {
             self.to_values(sums, tile);
+            self.weigh(sums, tile, first_row);
             let marks = self.apply_rules(sums, first_row);
             if unset || !self.applies_rules() {
                 self.store(sums, tile, first_row);

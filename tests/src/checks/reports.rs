@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use flash_sampling::{Dtype, NO_TOKEN, Output, Report, SamplingParams, Wanted};
 
+use crate::inputs::mixes::random_case;
 use crate::inputs::{Case, HIDDEN_STATES, Head, Matrix, Rules, WEIGHTS, params, rows_of};
 use crate::judge::{raw_values, values};
 use crate::oracle::summary;
-use crate::panel::{Panel, bits};
+use crate::panel::{Panel, bits, is_near};
 
 /// Tests of this group.
 #[macro_export]
@@ -19,7 +20,8 @@ macro_rules! reports_checks {
             reports_are_the_oracles, asking_for_reports_changes_no_token,
             what_is_not_wanted_is_empty, a_gap_of_40_is_a_logprob_of_minus_40,
             equal_tokens_have_equal_ranks, the_logprob_of_infinity_is_not_a_number,
-            a_row_without_a_token_reports_none,
+            a_row_without_a_token_reports_none, logprobs_alone_are_the_oracles,
+            logprobs_alone_of_what_is_not_finite,
         }
     };
 }
@@ -49,8 +51,7 @@ pub fn case(seed: u64, vocab: usize, first_token: u32) -> Case {
 }
 
 fn near(found: f32, expected: f64, what: &str) {
-    let error = (f64::from(found) - expected).abs();
-    assert!(error <= 1e-5 + 1e-6 * expected.abs(), "{what}: {found}, the oracle's {expected}");
+    assert!(is_near(found, expected), "{what}: {found}, the oracle's {expected}");
 }
 
 /// Holds the report of a row against its values in `f64`, which are exact.
@@ -176,6 +177,93 @@ pub fn a_row_without_a_token_reports_none(panel: &mut Panel) {
             assert_eq!((report.logprobs[0], report.ranks[0]), (f32::NEG_INFINITY, 0));
             assert_eq!(report.log_sum_exps[0], f32::NEG_INFINITY);
             assert_eq!(report.best_tokens, [NO_TOKEN; 20]);
+        }
+    });
+}
+
+/// Ways to want nothing but log-probabilities.
+const LOGPROBS_ALONE: [(Wanted, Wanted); 3] = [
+    (Wanted::LOGPROBS, Wanted::NONE),
+    (Wanted::NONE, Wanted::LOGPROBS),
+    (Wanted::LOGPROBS, Wanted::LOGPROBS),
+];
+
+/// Rows of all temperatures, with filters and without, and no rules.
+pub fn logprobs_alone_are_the_oracles(panel: &mut Panel) {
+    let filtered = [(3, 700, 0), (6, 1_000, 77)].map(|(seed, vocab, first)| {
+        random_case(seed, vocab, first).select(&(0..40).collect::<Vec<_>>())
+    });
+    let plain = [(1, 300, 0), (2, 3_000, 77), (4, 12, 5)].map(|(seed, vocab, first)| {
+        let case = case(seed, vocab, first);
+        Case { rules: Vec::new(), rows: rows_of(24, &[1.0, 0.0, 30.0, 120.0, 1e4]), ..case }
+    });
+    for (at, case) in filtered.into_iter().chain(plain).enumerate() {
+        let (raw, processed) = LOGPROBS_ALONE[at % 3];
+        let case = case.with_reports(raw, processed);
+        panel.sample_each(&case, |_, output| {
+            for (row, params) in case.rows.iter().enumerate() {
+                let t = if params.temperature > 0.0 { f64::from(params.temperature) } else { 1.0 };
+                let model = (&output.raw, raw_values(&case, row).values, 1.0);
+                for (report, y, t) in [model, (&output.processed, values(&case, row).values, t)] {
+                    assert_logprobs(&case, row, output, report, &y, t);
+                }
+            }
+        });
+        // And they agree with each other.
+        panel.sample(&case);
+    }
+}
+
+/// Holds log-probabilities, if they are wanted, against the row's values in `f64`.
+fn assert_logprobs(case: &Case, row: usize, output: &Output, report: &Report, y: &[f64], t: f64) {
+    if !report.wanted.logprobs {
+        return;
+    }
+    let what = |what: &str| format!("{}, row {row}: {what}", case.name);
+    let (lse, _) = summary(y, t);
+    near(report.log_sum_exps[row], lse, &what("log-sum-exp"));
+    let draws = case.draws as usize;
+    for draw in row * draws..(row + 1) * draws {
+        let token = output.tokens[draw];
+        let at = token.wrapping_sub(case.head.first_token) as usize;
+        let expected = if token == NO_TOKEN { f64::NEG_INFINITY } else { y[at] / t - lse };
+        near(report.logprobs[draw], expected, &what("logprob"));
+    }
+}
+
+/// Infinities, NaN, rows without a token: as in other reports.
+pub fn logprobs_alone_of_what_is_not_finite(panel: &mut Panel) {
+    let (inf, nan) = (f32::INFINITY, f32::NAN);
+    let mut logits = vec![-inf; 300];
+    logits[..4].copy_from_slice(&[0.0, nan, 40.0, nan]);
+    for (first, lse, logprob) in [(0.0, 40.0, 0.0), (inf, inf, nan)] {
+        logits[0] = first;
+        for (raw, processed) in LOGPROBS_ALONE {
+            let hidden_states = Matrix::from_fn(Dtype::Bf16, 1, 1, |_, _| 1.0);
+            let head = Arc::new(Head::of_logits(logits.clone()));
+            let row = params(0.0, 1, 2);
+            let case = Case::new("logits", &head, hidden_states, vec![row]);
+            let case = case.with_reports(raw, processed);
+            panel.sample_each(&case, |_, output| {
+                for report in [&output.raw, &output.processed] {
+                    if report.wanted.logprobs {
+                        assert_eq!(report.log_sum_exps, [lse]);
+                        let found = report.logprobs[0];
+                        assert!(found == logprob || found.is_nan() && logprob.is_nan(), "{found}");
+                    }
+                }
+            });
+        }
+    }
+    let none = vec![-inf; 300];
+    let hidden_states = Matrix::from_fn(Dtype::Bf16, 1, 1, |_, _| 1.0);
+    let head = Arc::new(Head::of_logits(none));
+    let case = Case::new("no token", &head, hidden_states, vec![params(1.0, 1, 2)])
+        .with_reports(Wanted::LOGPROBS, Wanted::LOGPROBS);
+    panel.sample_each(&case, |_, output| {
+        assert_eq!(output.tokens, [NO_TOKEN]);
+        for report in [&output.raw, &output.processed] {
+            assert_eq!((report.log_sum_exps[0], report.logprobs[0]), (-inf, -inf));
         }
     });
 }

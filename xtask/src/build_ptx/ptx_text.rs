@@ -40,7 +40,14 @@ pub(super) fn launches(compute_capability: u32) -> impl Iterator<Item = Launch> 
         cluster: variant.cluster,
         has_tensor_maps: false,
     });
-    sampling.chain(kept)
+    let log_sum_exp = Launch {
+        entry: kept::LOG_SUM_EXP_ENTRY,
+        threads: kept::LOG_SUM_EXP_THREADS,
+        blocks_per_sm: 1,
+        cluster: 1,
+        has_tensor_maps: false,
+    };
+    sampling.chain(kept).chain([log_sum_exp])
 }
 
 /// Adds to the entries of `launches` what rustc has no attribute for: `.maxntid` and

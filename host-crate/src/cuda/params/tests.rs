@@ -88,8 +88,8 @@ fn natively(
         let weights = with_exposed_provenance(operands.weights as usize);
         let states = with_exposed_provenance(operands.hidden_states as usize);
         sample_simt::sample_simt(weights, states, &sample, simt.as_mut_ptr(), 0, 1);
-        if let Some(finish) = &plan.finish {
-            let params = kept_params(&problem, finish, &operands, sample);
+        if plan.finish.is_some() {
+            let params = kept_params(&problem, &plan, &operands, sample);
             let (shared, slice) = (shared.as_mut_ptr(), slice.as_mut_ptr());
             sample_kept::sample_kept::<1>(&params, shared, slice, 0, 1);
         }

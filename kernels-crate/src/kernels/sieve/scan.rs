@@ -136,6 +136,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
             finish::publish_status(&self.workspace(), row, status);
             let Row { temperature, level, subkey } = self.rows().add(column as usize).read();
             offer_pair(values, base, temperature, subkey, level, &mut leaders);
+            self.leave_drawn(values, base, row, leaders.first);
             finish::publish(self.params, &self.workspace(), row, draw, leaders);
         }
     }
@@ -143,7 +144,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
 
 /// The sums of a slot, bit by bit of its index: registers have no addresses.
 #[inline(always)]
-fn select<const M_TILES: usize, const N_TILES: usize>(
+pub(super) fn select<const M_TILES: usize, const N_TILES: usize>(
     sums: &Sums<M_TILES, N_TILES>,
     slot: u32,
 ) -> [f32; 4] {

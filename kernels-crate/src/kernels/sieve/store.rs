@@ -1,8 +1,10 @@
-//! Store: a tile's logits, for the kernel that finishes kept rows.
+//! Store: a tile's logits, for the kernels that finish rows.
 
 use super::{Sieve, Sums};
 use crate::abi::kept::values_stride;
+use crate::abi::sieve;
 use crate::arch;
+use crate::candidate::Key;
 use crate::dims::offset;
 use crate::kernels::schedule::Tile;
 use crate::philox::{PAIR, PAIR_BIT};
@@ -56,5 +58,23 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
             }
             m += 1;
         }
+    }
+
+    /// Leaves the value of the token of a pair, from global id `base` on, that may be drawn, if
+    /// it is to be reported.
+    ///
+    /// # Safety
+    /// `row < B`; `best` is of one of the pair's tokens, or none.
+    #[inline(always)]
+    pub(super) unsafe fn leave_drawn(&self, values: [f32; PAIR], base: u32, row: u32, best: Key) {
+        if Self::ROWS > sieve::RULED_ROWS || self.params.drawn_values.is_null() || best == Key::NONE
+        {
+            return;
+        }
+        let y = if best.token() == base { values[0] } else { values[1] };
+        let index = best.token().wrapping_sub(self.params.first_token);
+        let at = offset(row, values_stride(self.params.vocab), index) as usize;
+        // SAFETY: the caller's promise: the token is one of the row's.
+        unsafe { self.params.drawn_values.add(at).write(y) };
     }
 }

@@ -1,0 +1,78 @@
+//! The kernel that finishes reports of log-sum-exps, behind the one that multiplies.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+
+use flash_sampling_kernels::abi::Variant;
+use flash_sampling_kernels::abi::kept::{
+    LOG_SUM_EXP_ENTRY, LOG_SUM_EXP_THREADS, n_partials, values_stride,
+};
+use flash_sampling_kernels::kernels::log_sum_exp::Shared;
+use flash_sampling_kernels::partial_sum::PartialSum;
+
+use crate::problem::Problem;
+
+/// How a GPU finishes reports of log-sum-exps and log-probabilities alone: the sampling kernel
+/// sums up its tiles, and values stay in registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogSumExp {
+    /// PTX symbol.
+    pub entry: &'static str,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Blocks: one a row. 0 for B = 0.
+    pub grid: u32,
+    /// Dynamic shared memory of a block.
+    pub shared_bytes: u32,
+    /// Where the sums of the model's distribution begin in the memory for values, in bytes, if
+    /// they are wanted, and those of each row's.
+    pub partials: [Option<u64>; 2],
+    /// Bytes of that memory up to their end.
+    pub kept_bytes: u64,
+}
+
+/// Alignment of the parts of that memory.
+const ALIGNMENT_BYTES: u64 = 16;
+
+impl LogSumExp {
+    /// If the sampling kernel `variant` sums up what the problem wants: nothing but
+    /// log-probabilities, of logits that neither a transform nor rules change. The sums lie
+    /// behind `others_bytes` of the memory for values.
+    pub(super) fn new(problem: &Problem, variant: &Variant, others_bytes: u64) -> Option<Self> {
+        let features = problem.features();
+        if !variant.sums_weights() || features.rules || !features.wants_logprobs_alone() {
+            return None;
+        }
+        let batch = u64::from(problem.batch());
+        let values_bytes = batch * values_stride(problem.vocab()) * size_of::<f32>() as u64;
+        let n = n_partials(problem.first_token(), problem.vocab());
+        let part_bytes = batch * n * size_of::<PartialSum>() as u64;
+        let mut kept_bytes = others_bytes.max(values_bytes).next_multiple_of(ALIGNMENT_BYTES);
+        let partials = [features.raw, features.processed].map(|wanted| {
+            wanted.any().then(|| {
+                let begin = kept_bytes;
+                kept_bytes += part_bytes.next_multiple_of(ALIGNMENT_BYTES);
+                begin
+            })
+        });
+        Some(Self {
+            entry: LOG_SUM_EXP_ENTRY,
+            threads: LOG_SUM_EXP_THREADS,
+            // A grid has 31 bits; a block takes more rows then.
+            grid: problem.batch().min(i32::MAX as u32),
+            shared_bytes: size_of::<Shared>() as u32,
+            partials,
+            kept_bytes,
+        })
+    }
+}
+
+impl fmt::Display for LogSumExp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "then             {}", self.entry)?;
+        writeln!(f, "  threads        {}", self.threads)?;
+        writeln!(f, "  grid           {}", self.grid)?;
+        writeln!(f, "  shared bytes   {}", self.shared_bytes)
+    }
+}

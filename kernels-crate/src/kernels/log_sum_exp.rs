@@ -1,0 +1,126 @@
+//! *Computes*, from the partial sums that a sampling kernel left of each row's tiles, the
+//! log-sum-exp of its distributions and the log-probability of each token that was drawn.
+//!
+//! *Operands*: [`KeptParams`], naturally aligned; of its reports the log-sum-exps and
+//! log-probabilities are written, and alias nothing.
+//!
+//! *Mapping*: a block a row, and as many rows further as there are blocks; its threads take the
+//! partial sums in turn.
+//!
+//! *Shared memory*: a word for each warp.
+//!
+//! *Numerics*: floating-point sums, in an order that the numbers of tiles and threads give.
+//!
+//! *Preconditions*: the sampling kernel, and the one that finishes rows if there is one, have
+//! ended; the partial sums and the values of the drawn tokens are there.
+
+use crate::abi::NO_TOKEN;
+use crate::abi::kept::{
+    KeptParams, LOG_SUM_EXP_THREADS as THREADS, ReportParams, n_partials, values_stride,
+};
+use crate::arch::{self, PerThread};
+use crate::dims::{offset, output_index};
+use crate::partial_sum::{PartialSum, report_temperature};
+
+const THREADS_LEN: usize = THREADS as usize;
+
+/// What the threads of a block share: a word for each warp.
+pub type Shared = [[u64; 1]; THREADS_LEN / 32];
+
+/// Partial sums of a thread that are on their way together.
+const TOGETHER: usize = 5;
+
+/// Runs block `block` of `blocks`.
+///
+/// # Safety
+/// The module's preconditions; `shared` is the block's alone.
+#[inline(always)]
+pub unsafe fn log_sum_exp(params: &KeptParams, shared: *mut Shared, block: u32, blocks: u32) {
+    let mut row = block;
+    while row < params.sample.batch {
+        // Opaque: one text for both distributions.
+        let (mut part, parts) = (0, arch::opaque(2));
+        while part < parts {
+            // SAFETY: the caller's promise; `row < B`.
+            unsafe { of_distribution(params, shared, row, part) };
+            part += 1;
+        }
+        row += blocks;
+    }
+}
+
+/// Reports on a row's distribution, as far as it is wanted: 0 for the model's, 1 for its own.
+#[inline(always)]
+unsafe fn of_distribution(params: &KeptParams, shared: *mut Shared, row: u32, part: u32) {
+    let sample = &params.sample;
+    // By value: a choice of references would be one of addresses of the kernel's parameters.
+    let (of_model, of_row) = (sample.partials[0], sample.partials[1]);
+    let partials = if part == 0 { of_model } else { of_row };
+    let (raw, processed) = (params.raw, params.processed);
+    let report: ReportParams = if part == 0 { raw } else { processed };
+    if partials.is_null() {
+        return;
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        let own_temperature = report_temperature(sample.temperatures.add(row as usize).read());
+        let temperature = if part == 0 { 1.0 } else { own_temperature };
+        let inverse = 1.0 / temperature;
+        let merge = |[a]: [u64; 1], [b]: [u64; 1]| {
+            [PartialSum::from_bits(a).merge(PartialSum::from_bits(b), inverse).bits()]
+        };
+        let n = n_partials(sample.first_token, sample.vocab) as u32;
+        let of_this_row = partials.add(offset(row, n as u64, 0) as usize);
+        let give = |thread| [of_thread(of_this_row, n, thread, inverse).bits()];
+        let slots = shared.cast();
+        let [whole] = arch::block_reduce::<1, THREADS_LEN>(slots, give, merge);
+        let whole = PartialSum::from_bits(whole);
+        let mut none = PerThread::<(), THREADS_LEN>::new(());
+        arch::leg(&mut none, |thread, ()| {
+            if thread == 0 {
+                let log_sum_exp = whole.log_sum_exp(temperature);
+                report.log_sum_exps.add(row as usize).write(log_sum_exp);
+            }
+            let mut draw = thread;
+            while draw < sample.draws {
+                let at = output_index(row, sample.draws, draw) as usize;
+                let token = sample.tokens.add(at).read();
+                let mut logprob = f32::NEG_INFINITY;
+                if token != NO_TOKEN {
+                    let index = token - sample.first_token;
+                    let place = offset(row, values_stride(sample.vocab), index);
+                    let y = sample.drawn_values.add(place as usize).read();
+                    logprob = whole.logprob(y, temperature);
+                }
+                report.logprobs.add(at).write(logprob);
+                draw += THREADS;
+            }
+        });
+    }
+}
+
+/// The sum of a thread's share of a row's `n` partial sums.
+#[inline(always)]
+unsafe fn of_thread(partials: *const PartialSum, n: u32, thread: u32, inverse: f32) -> PartialSum {
+    let mut sum = PartialSum::NONE;
+    let mut at = thread;
+    while at < n {
+        let mut together = [PartialSum::NONE; TOGETHER];
+        let mut i = 0;
+        while i < TOGETHER {
+            let at = at + i as u32 * THREADS;
+            if at < n {
+                // SAFETY: it is one of the row's.
+                together[i] = unsafe { partials.add(at as usize).read() };
+            }
+            i += 1;
+        }
+        i = 0;
+        while i < TOGETHER {
+            sum = sum.merge(together[i], inverse);
+            i += 1;
+        }
+        at += TOGETHER as u32 * THREADS;
+    }
+    sum
+}

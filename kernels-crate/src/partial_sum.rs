@@ -1,0 +1,149 @@
+//! Parts of a row's sum of `e^(y/T)`, as a sampling kernel leaves them of its tiles.
+//!
+//! A part is relative to its own greatest value, so that none overflows, and parts merge as the
+//! running pairs of an online softmax do (Milakov, Gimelshein; arXiv 1805.02867). Floating-point
+//! sums: each kernel adds in an order of its own, always the same.
+
+use crate::gumbel::ln;
+use crate::mass::{decay, gap};
+
+/// The sum of `e^((y − highest)/T)` over some of a row's tokens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(C, align(8))]
+pub struct PartialSum {
+    /// The greatest value; `−inf` where there is none above.
+    pub highest: f32,
+    /// At least 1 where that is finite; else without meaning.
+    pub sum: f32,
+}
+
+impl PartialSum {
+    /// That of no tokens.
+    pub const NONE: Self = Self { highest: f32::NEG_INFINITY, sum: 0.0 };
+
+    /// That of both; `inverse` is `1/T`.
+    #[inline(always)]
+    pub fn merge(self, other: Self, inverse: f32) -> Self {
+        let highest = greater(self.highest, other.highest);
+        let own = self.sum * weight(self.highest, highest, inverse);
+        let others = other.sum * weight(other.highest, highest, inverse);
+        Self { highest, sum: own + others }
+    }
+
+    /// `ln Σ e^(y/T)`, of all tokens; ±inf where the highest is.
+    #[inline(always)]
+    pub fn log_sum_exp(self, temperature: f32) -> f32 {
+        if self.highest.is_finite() {
+            self.highest / temperature + ln(self.sum)
+        } else {
+            self.highest
+        }
+    }
+
+    /// `ln` of the probability of a token with the value `y`; NaN where the highest is `+inf`.
+    #[inline(always)]
+    pub fn logprob(self, y: f32, temperature: f32) -> f32 {
+        -gap(self.highest, y, temperature) - ln(self.sum)
+    }
+
+    /// In one word, for [`crate::arch::block_reduce`].
+    #[inline(always)]
+    pub fn bits(self) -> u64 {
+        (self.highest.to_bits() as u64) << 32 | self.sum.to_bits() as u64
+    }
+
+    /// The part that is meant.
+    #[inline(always)]
+    pub fn from_bits(bits: u64) -> Self {
+        let (highest, sum) = ((bits >> 32) as u32, bits as u32);
+        Self { highest: f32::from_bits(highest), sum: f32::from_bits(sum) }
+    }
+}
+
+/// The greater of two; a NaN in the second's place is passed over.
+#[inline(always)]
+pub fn greater(a: f32, b: f32) -> f32 {
+    if b > a { b } else { a }
+}
+
+/// `e^((y − highest)/T)` for `y ≤ highest`, 1 for equals whatever they are; 0 for a NaN.
+#[inline(always)]
+pub fn weight(y: f32, highest: f32, inverse: f32) -> f32 {
+    let below = if y < highest { (y - highest) * inverse } else { f32::NEG_INFINITY };
+    decay(if y == highest { 0.0 } else { below })
+}
+
+/// The temperature that a report measures at: 1 for a greedy row.
+#[inline(always)]
+pub fn report_temperature(temperature: f32) -> f32 {
+    if temperature == 0.0 { 1.0 } else { temperature }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::vec::Vec;
+
+    fn part(values: &[f32], temperature: f32) -> PartialSum {
+        let highest = values.iter().copied().fold(f32::NEG_INFINITY, greater);
+        let weights = values.iter().map(|&y| weight(y, highest, 1.0 / temperature));
+        PartialSum { highest, sum: weights.sum() }
+    }
+
+    /// Merged as threads and lanes do: few parts in a row, then by pairs.
+    fn merged(values: &[f32], piece: usize, temperature: f32) -> PartialSum {
+        let merge = |a: PartialSum, b: &PartialSum| a.merge(*b, 1.0 / temperature);
+        let mut parts: Vec<_> =
+            values.chunks(piece).map(|values| part(values, temperature)).collect();
+        while parts.len() > 1 {
+            parts =
+                parts.chunks(4).map(|parts| parts.iter().fold(PartialSum::NONE, merge)).collect();
+        }
+        parts[0]
+    }
+
+    fn expected(values: &[f32], temperature: f32) -> f64 {
+        let scaled: Vec<f64> =
+            values.iter().map(|&y| f64::from(y) / f64::from(temperature)).collect();
+        let highest = scaled.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        highest + scaled.iter().map(|y| (y - highest).exp()).sum::<f64>().ln()
+    }
+
+    #[test]
+    fn any_parts_have_the_sum_of_the_whole() {
+        let values: Vec<f32> =
+            (0..5_000).map(|i| (i * 7_919 % 4_001) as f32 * 0.01 - 20.0).collect();
+        for temperature in [0.05, 0.7, 1.0, 30.0, 1e6] {
+            let expected = expected(&values, temperature);
+            for piece in [1, 3, 16] {
+                let found = f64::from(merged(&values, piece, temperature).log_sum_exp(temperature));
+                let error = (found - expected).abs();
+                assert!(
+                    error <= 2e-6 + 2e-7 * expected.abs(),
+                    "{piece} at {temperature}: {error:e}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_finite_is_as_in_other_reports() {
+        let (inf, nan) = (f32::INFINITY, f32::NAN);
+        let of = |values: &[f32]| merged(values, 1, 1.0);
+        assert_eq!(of(&[-inf, -inf]).log_sum_exp(1.0), -inf);
+        assert_eq!(of(&[1.0, inf, 2.0, inf]).log_sum_exp(1.0), inf);
+        assert!(of(&[1.0, inf, 2.0]).logprob(inf, 1.0).is_nan());
+        assert_eq!(of(&[nan, 3.0, -inf, nan]).log_sum_exp(1.0), 3.0);
+        assert_eq!(part(&[nan, 3.0, -inf], 1.0), PartialSum { highest: 3.0, sum: 1.0 });
+        // The least temperature that there is.
+        let least = f32::from_bits(1);
+        assert_eq!(merged(&[0.0, -1.0, 0.0], 1, least), PartialSum { highest: 0.0, sum: 2.0 });
+    }
+
+    #[test]
+    fn a_part_is_a_word() {
+        let part = PartialSum { highest: -3.5, sum: 1.25 };
+        assert_eq!(PartialSum::from_bits(part.bits()), part);
+    }
+}
