@@ -46,6 +46,7 @@ const NOTHING: SampleParams = SampleParams {
     first_token: 0,
     weights_dtype: 0,
     hidden_dtype: 0,
+    n_partials: 0,
     skips_banned: 0,
     applies_rules: 0,
 };

@@ -4,14 +4,14 @@
 use std::ptr::{null, null_mut};
 
 use flash_sampling::NO_TOKEN;
-use flash_sampling_kernels::abi::kept::{KeptParams, ReportParams, n_partials, values_stride};
-use flash_sampling_kernels::abi::{SampleParams, TILE_V, n_tiles_v};
+use flash_sampling_kernels::abi::SampleParams;
+use flash_sampling_kernels::abi::kept::{KeptParams, ReportParams, values_stride};
 use flash_sampling_kernels::kernels::log_sum_exp::{Shared, log_sum_exp};
 use flash_sampling_kernels::partial_sum::{PartialSum, greater, report_temperature, weight};
 use flash_sampling_tests::panel::is_near;
 
 const DRAWS: usize = 600;
-static TEMPERATURES: [f32; 3] = [0.5, 0.0, 40.0];
+static TEMPERATURES: [f32; 4] = [0.05, 0.0, 0.7, 1e6];
 
 /// A call without rows, a vocabulary or anything that is wanted.
 const NOTHING: SampleParams = SampleParams {
@@ -39,6 +39,7 @@ const NOTHING: SampleParams = SampleParams {
     first_token: 0,
     weights_dtype: 0,
     hidden_dtype: 0,
+    n_partials: 0,
     skips_banned: 0,
     applies_rules: 0,
 };
@@ -47,31 +48,29 @@ fn value(row: usize, index: u32) -> f32 {
     ((row as u32 * 31 + index * 7_919) % 4_001) as f32 * 0.01 - 20.0
 }
 
-/// What a sampling kernel leaves of a row: a sum for each quarter of a tile.
-fn partials(row: usize, vocab: u32, first_token: u32, temperature: f32) -> Vec<PartialSum> {
-    let lead = first_token % TILE_V;
-    let quarters = n_tiles_v(first_token, vocab) * 4;
-    let quarter = |at: u32| {
-        let ids = (at * 32..(at + 1) * 32).filter(|id| (lead..lead + vocab).contains(id));
-        let values: Vec<f32> = ids.map(|id| value(row, id - lead)).collect();
+/// What the warps of a sampling kernel leave of a row, one of them nothing.
+fn partials(row: usize, vocab: u32, warps: u32, temperature: f32) -> Vec<PartialSum> {
+    let of_warp = |warp: u32| {
+        let values = (warp..vocab).step_by(warps as usize - 1).map(|index| value(row, index));
+        let values: Vec<f32> = if warp + 1 == warps { Vec::new() } else { values.collect() };
         let highest = values.iter().copied().fold(f32::NEG_INFINITY, greater);
         let sum = values.iter().map(|&y| weight(y, highest, 1.0 / temperature)).sum();
         PartialSum { highest, sum }
     };
-    (0..quarters).map(quarter).collect()
+    (0..warps).map(of_warp).collect()
 }
 
 #[test]
 fn partial_sums_and_drawn_values_become_reports() {
-    for (vocab, first_token) in [(1, 0), (700, 0), (12_345, 77), (151_936, 128)] {
+    for (vocab, first_token, warps) in
+        [(1, 0, 4), (700, 0, 8), (12_345, 77, 1_056), (151_936, 128, 4_003)]
+    {
         let stride = values_stride(vocab) as usize;
         let rows = TEMPERATURES.len();
         let mut of = TEMPERATURES.map(report_temperature).into_iter().enumerate();
-        let mut raw: Vec<_> =
-            (0..rows).flat_map(|row| partials(row, vocab, first_token, 1.0)).collect();
+        let mut raw: Vec<_> = (0..rows).flat_map(|row| partials(row, vocab, warps, 1.0)).collect();
         let mut own: Vec<_> =
-            of.clone().flat_map(|(row, t)| partials(row, vocab, first_token, t)).collect();
-        assert_eq!(raw.len() as u64, rows as u64 * n_partials(first_token, vocab));
+            of.clone().flat_map(|(row, t)| partials(row, vocab, warps, t)).collect();
         let mut drawn = vec![f32::NAN; rows * stride];
         let mut tokens = vec![NO_TOKEN; rows * DRAWS];
         for (at, token) in tokens.iter_mut().enumerate().filter(|(at, _)| at % 5 != 0) {
@@ -91,6 +90,7 @@ fn partial_sums_and_drawn_values_become_reports() {
                 tokens: tokens.as_mut_ptr(),
                 drawn_values: drawn.as_mut_ptr(),
                 partials: [raw.as_mut_ptr(), own.as_mut_ptr()],
+                n_partials: warps,
                 vocab,
                 first_token,
                 ..NOTHING

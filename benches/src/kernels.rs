@@ -173,6 +173,7 @@ impl Call for SampledCall<'_> {
             first_token: 0,
             weights_dtype: Dtype::Bf16 as u32,
             hidden_dtype: Dtype::Bf16 as u32,
+            n_partials: 0,
             skips_banned: 0,
             applies_rules: 0,
         };

@@ -177,17 +177,18 @@ impl Plan {
             return Err(Error::Unsupported { need, limit, found });
         }
         let features = problem.features();
-        let sums_up = LogSumExp::new(problem, chosen, 0).is_some();
+        let grid = grid(chosen, problem, limits);
+        let sums_up = LogSumExp::serves(problem, chosen);
         let values_stay = sums_up || !features.of_all_rows();
         let applies_rules = chosen.applies_rules() && features.of_rows() && values_stay;
         let is_done = values_stay && !features.filters && (applies_rules || !features.of_rows());
         let keeps_values = features.any() && !is_done;
         let finish = keeps_values.then(|| Finish::new(problem, limits, applies_rules));
         let finish_bytes = finish.map_or(0, |finish| finish.kept_bytes);
-        let log_sum_exp = LogSumExp::new(problem, chosen, finish_bytes);
+        let log_sum_exp = sums_up.then(|| LogSumExp::new(problem, chosen, grid, finish_bytes));
         Ok(Self {
             variant: VariantId::Gpu(chosen),
-            grid: grid(chosen, problem, limits),
+            grid,
             shared_bytes: chosen.shared_bytes,
             workspace_bytes: workspace_bytes(problem),
             kept_bytes: log_sum_exp.map_or(finish_bytes, |log_sum_exp| log_sum_exp.kept_bytes),

@@ -152,6 +152,7 @@ impl Problem {
             first_token: self.first_token(),
             weights_dtype: self.weights_dtype() as u32,
             hidden_dtype: self.hidden_dtype() as u32,
+            n_partials: 0,
             skips_banned: 0,
             applies_rules: 0,
         }

@@ -81,8 +81,7 @@ pub struct SampleParams {
     /// `[B, kept::values_stride(V)]` f32, written where a token may be drawn, with its logit;
     /// or null.
     pub drawn_values: *mut f32,
-    /// Of the model's distribution and of each row's: `[B, kept::n_partials(first_token, V)]`,
-    /// written; or null.
+    /// Of the model's distribution and of each row's: `[B, n_partials]`, written; or null.
     pub partials: [*mut PartialSum; 2],
     /// `[B]`: what rows ask for, or null if they ask for nothing.
     pub features: *const kept::RowFeatures,
@@ -104,6 +103,9 @@ pub struct SampleParams {
     pub weights_dtype: u32,
     /// [`Dtype`] of the hidden states.
     pub hidden_dtype: u32,
+    /// Partial sums of a row: a sum for each warp of the grid that has a sieve
+    /// ([`Variant::warps_with_sums`]). One batch tile holds the call's rows.
+    pub n_partials: u32,
     /// Whether nobody asks for the logits of tokens that no row admits, 0 or 1: tiles of such
     /// tokens need not be multiplied.
     pub skips_banned: u32,
@@ -124,6 +126,8 @@ pub const fn n_tiles_v(first_token: u32, vocab: u32) -> u32 {
 
 /// The epilogue of the tensor-core kernels (`kernels/sieve.rs`).
 pub mod sieve {
+    use crate::partial_sum::PartialSum;
+
     /// Threads that share a sieve.
     pub const THREADS: u32 = 128;
     /// Warps that share a sieve.
@@ -146,6 +150,12 @@ pub mod sieve {
     /// in different banks.
     pub const RULES_BYTES: u32 = 68;
 
+    /// Bytes of the partial sums of a sieve for `rows` batch rows: two distributions, each warp
+    /// its own.
+    pub const fn sums_bytes(rows: u32) -> u32 {
+        if rows <= RULED_ROWS { 2 * WARPS * rows * size_of::<PartialSum>() as u32 } else { 0 }
+    }
+
     /// Bytes of the rules of a sieve for `rows` batch rows.
     pub const fn rules_bytes(rows: u32) -> u32 {
         if rows <= RULED_ROWS { rows * RULES_BYTES } else { 0 }
@@ -160,11 +170,12 @@ pub mod sieve {
     }
 
     /// Shared memory of a sieve for `rows` batch rows, of `m_tiles` · 64 tokens: rows,
-    /// queues, a hint a group and row, and rules.
+    /// queues, a hint a group and row, partial sums, and rules.
     pub const fn bytes(m_tiles: u32, rows: u32) -> u32 {
         rows * ROW_BYTES
             + WARPS * QUEUE * (PAIR_BYTES + PLACE_BYTES)
             + groups(m_tiles) * rows * HINT_BYTES
+            + sums_bytes(rows)
             + rules_bytes(rows)
     }
 }

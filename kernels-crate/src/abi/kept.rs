@@ -6,7 +6,7 @@
 use core::mem::size_of;
 use core::ptr::{null, null_mut};
 
-use super::{SampleParams, TILE_V, n_tiles_v, sieve};
+use super::{SampleParams, TILE_V};
 use crate::dims::{align_up, ceil_div};
 use crate::kernels::sample_kept::Shared;
 
@@ -252,14 +252,6 @@ pub struct KeptParams {
     /// Whether the launch gave each block shared memory for its slice of a row's values: 0 or
     /// 1. Without it, the kernel changes them in `sample.values`.
     pub slice_in_shared: u32,
-}
-
-/// Partial sums that a vocabulary tile leaves of a row: one for each of its sieve's warps.
-pub const TILE_PARTIALS: u32 = sieve::WARPS;
-
-/// Partial sums of a row.
-pub const fn n_partials(first_token: u32, vocab: u32) -> u64 {
-    n_tiles_v(first_token, vocab) as u64 * TILE_PARTIALS as u64
 }
 
 /// Entry that finishes reports of log-sum-exps from partial sums

@@ -64,6 +64,15 @@ impl Variant {
         self.applies_rules()
     }
 
+    /// Warps of a block that each leave a sum.
+    pub const fn warps_with_sums(&self) -> u32 {
+        match self.kernel {
+            Kernel::SampleSimt => 0,
+            Kernel::SampleMma => sieve::WARPS,
+            Kernel::SampleSm90 => sm90::GROUPS * sieve::WARPS,
+        }
+    }
+
     /// Rows of both matrices that a batch of `batch` rows has blocks read for each
     /// vocabulary tile: what the time of a call grows with.
     pub const fn rows_read(&self, batch: u32) -> u64 {

@@ -1,4 +1,4 @@
-//! *Computes*, from the partial sums that a sampling kernel left of each row's tiles, the
+//! *Computes*, from the partial sums that the warps of a sampling kernel left of each row, the
 //! log-sum-exp of its distributions and the log-probability of each token that was drawn.
 //!
 //! *Operands*: [`KeptParams`], naturally aligned; of its reports the log-sum-exps and
@@ -9,15 +9,13 @@
 //!
 //! *Shared memory*: a word for each warp.
 //!
-//! *Numerics*: floating-point sums, in an order that the numbers of tiles and threads give.
+//! *Numerics*: floating-point sums, in an order that the numbers of tiles and blocks give.
 //!
 //! *Preconditions*: the sampling kernel, and the one that finishes rows if there is one, have
 //! ended; the partial sums and the values of the drawn tokens are there.
 
 use crate::abi::NO_TOKEN;
-use crate::abi::kept::{
-    KeptParams, LOG_SUM_EXP_THREADS as THREADS, ReportParams, n_partials, values_stride,
-};
+use crate::abi::kept::{KeptParams, LOG_SUM_EXP_THREADS as THREADS, ReportParams, values_stride};
 use crate::arch::{self, PerThread};
 use crate::dims::{offset, output_index};
 use crate::partial_sum::{PartialSum, report_temperature};
@@ -28,7 +26,7 @@ const THREADS_LEN: usize = THREADS as usize;
 pub type Shared = [[u64; 1]; THREADS_LEN / 32];
 
 /// Partial sums of a thread that are on their way together.
-const TOGETHER: usize = 5;
+const TOGETHER: usize = 3;
 
 /// Runs block `block` of `blocks`.
 ///
@@ -69,7 +67,7 @@ unsafe fn of_distribution(params: &KeptParams, shared: *mut Shared, row: u32, pa
         let merge = |[a]: [u64; 1], [b]: [u64; 1]| {
             [PartialSum::from_bits(a).merge(PartialSum::from_bits(b), inverse).bits()]
         };
-        let n = n_partials(sample.first_token, sample.vocab) as u32;
+        let n = sample.n_partials;
         let of_this_row = partials.add(offset(row, n as u64, 0) as usize);
         let give = |thread| [of_thread(of_this_row, n, thread, inverse).bits()];
         let slots = shared.cast();

@@ -88,6 +88,7 @@ pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize>(
             loader.load_next();
             ahead -= 1;
         }
+        sieve.begin_sums((1, 0));
         let mut item = block;
         let mut tiles_done = 0;
         while item < schedule.items() {
@@ -120,6 +121,7 @@ pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize>(
             item += blocks;
             // Report once for each run of tiles of one batch tile.
             if item >= schedule.items() || schedule.tile(item).tile_b != tile.tile_b {
+                sieve.leave_sums((1, 0));
                 let done = workspace.tiles_done(tile.tile_b);
                 if arch::block_arrive(done, tiles_done, schedule.tiles_v) {
                     let rows = (first_row, (first_row + tile_b).min(params.batch));

@@ -21,7 +21,7 @@
 //! Where rows have rules, the tile begins with them (`rules.rs`); where log-sum-exps are
 //! wanted, with sums of its values (`weigh.rs`).
 //!
-//! *Shared memory*: `abi::sieve::bytes` for each 128 threads: rows, queues, hints, rules.
+//! *Shared memory*: `abi::sieve::bytes` for each 128 threads: rows, queues, hints, sums, rules.
 //!
 //! *Measured*: `docs/findings/`.
 
@@ -88,7 +88,7 @@ pub(super) struct Sieve<'a, const M_TILES: usize, const N_TILES: usize> {
     /// Named barrier of the four warps.
     barrier: u32,
     /// `abi::sieve::bytes`: rows `[ROWS]`, the warps' queues and places `[WARPS, QUEUE]`,
-    /// hints `[GROUPS, ROWS]`, rules `[ROWS]`.
+    /// hints `[GROUPS, ROWS]`, partial sums `[2, WARPS, ROWS]`, rules `[ROWS]`.
     shared: *mut u8,
 }
 
@@ -98,7 +98,8 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
     const QUEUES_AT: u32 = Self::ROWS * ROW_BYTES;
     const PLACES_AT: u32 = Self::QUEUES_AT + WARPS * QUEUE * PAIR_BYTES;
     const HINTS_AT: u32 = Self::PLACES_AT + WARPS * QUEUE * PLACE_BYTES;
-    const RULES_AT: u32 = Self::HINTS_AT + Self::GROUPS * Self::ROWS * HINT_BYTES;
+    const SUMS_AT: u32 = Self::HINTS_AT + Self::GROUPS * Self::ROWS * HINT_BYTES;
+    const RULES_AT: u32 = Self::SUMS_AT + sieve::sums_bytes(Self::ROWS);
 
     /// # Safety
     /// `shared` has room for `abi::sieve::bytes`, aligned to 16; `thread < THREADS`.
@@ -300,7 +301,7 @@ impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES>
         // SAFETY: the caller's promise.
         unsafe {
             self.to_values(sums, tile);
-            self.weigh(sums, tile, first_row);
+            self.weigh(sums, first_row);
             let marks = self.apply_rules(sums, first_row);
             if unset || !self.applies_rules() {
                 self.store(sums, tile, first_row);

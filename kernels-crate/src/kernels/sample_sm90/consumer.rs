@@ -112,13 +112,8 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
     let levels_at = call.slabs - core::cmp::min(call.slabs, sm90::LEVELS_LEAD);
     // SAFETY: the caller's promise.
     unsafe {
-        let sieve = Sieve::<M_TILES, N_TILES>::new(
-            call.params,
-            call.ring.sieve(group),
-            share.thread,
-            share.lines(),
-            barrier,
-        );
+        let sieve = sieve_of::<M_TILES, N_TILES>(call, group, share);
+        sieve.begin_sums((sm90::GROUPS, group));
         while item < call.schedule.items() {
             let tile = call.schedule.tile(item);
             let first_row = tile.tile_b * tile_b;
@@ -182,6 +177,7 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
             item += call.step * turns as u64;
             // Report once for each run of tiles of one batch tile.
             if item >= call.schedule.items() || call.schedule.tile(item).tile_b != tile.tile_b {
+                sieve.leave_sums((sm90::GROUPS, group));
                 let workspace = Workspace::new(call.params, arch::opaque(call.params.batch));
                 let done = workspace.tiles_done(tile.tile_b);
                 let meeting = (barrier, sm90::GROUP_THREADS);
@@ -200,6 +196,18 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
             }
         }
     }
+}
+
+/// The sieve of a consumer warpgroup.
+#[inline(always)]
+unsafe fn sieve_of<'a, const M_TILES: usize, const N_TILES: usize>(
+    call: &Call<'a>,
+    group: u32,
+    share: Share,
+) -> Sieve<'a, M_TILES, N_TILES> {
+    let (shared, barrier) = (call.ring.sieve(group), sm90::GROUP_BARRIERS + group);
+    // SAFETY: the block has memory for the sieve of each of its consumer warpgroups.
+    unsafe { Sieve::new(call.params, shared, share.thread, share.lines(), barrier) }
 }
 
 /// Adds the products of half a slab.
