@@ -2,7 +2,6 @@
 
 use super::{Sieve, Sums};
 use crate::abi::kept::values_stride;
-use crate::abi::sieve;
 use crate::arch;
 use crate::candidate::Key;
 use crate::dims::offset;
@@ -67,8 +66,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
     /// `row < B`; `best` is of one of the pair's tokens, or none.
     #[inline(always)]
     pub(super) unsafe fn leave_drawn(&self, values: [f32; PAIR], base: u32, row: u32, best: Key) {
-        if Self::ROWS > sieve::RULED_ROWS || self.params.drawn_values.is_null() || best == Key::NONE
-        {
+        if !Self::SUMS_WEIGHTS || self.params.drawn_values.is_null() || best == Key::NONE {
             return;
         }
         let y = if best.token() == base { values[0] } else { values[1] };

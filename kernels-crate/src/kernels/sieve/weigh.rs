@@ -20,12 +20,12 @@ const COLUMN_LANES: u32 = 4;
 const PARTS: u32 = 2;
 
 impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
+    /// Whether there is room for sums.
+    pub(super) const SUMS_WEIGHTS: bool = sieve::sums_bytes(Self::ROWS) > 0;
+
     /// Where the sums of a distribution go; null if they are not wanted.
     #[inline(always)]
     fn partials(&self, part: u32) -> *mut PartialSum {
-        if Self::ROWS > sieve::RULED_ROWS {
-            return core::ptr::null_mut();
-        }
         let [of_model, of_row] = self.params.partials;
         if part == 0 { of_model } else { of_row }
     }
@@ -67,6 +67,9 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
     /// All lanes of the warp.
     #[inline(always)]
     pub(in crate::kernels) unsafe fn begin_sums(&self, sieve_index: (u32, u32)) {
+        if !Self::SUMS_WEIGHTS {
+            return;
+        }
         self.each_row(sieve_index, |so_far, left| {
             // SAFETY: both are the warp's own, and the row is one of the batch.
             unsafe {
@@ -83,6 +86,9 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
     /// As [`Self::begin_sums`].
     #[inline(always)]
     pub(in crate::kernels) unsafe fn leave_sums(&self, sieve_index: (u32, u32)) {
+        if !Self::SUMS_WEIGHTS {
+            return;
+        }
         arch::warp_barrier();
         // SAFETY: as there.
         self.each_row(sieve_index, |so_far, left| unsafe { left.write(so_far.read()) });
@@ -94,6 +100,9 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
     /// All threads of the four warps; `sums` are values.
     #[inline(always)]
     pub(super) unsafe fn weigh(&self, sums: &Sums<M_TILES, N_TILES>, first_row: u32) {
+        if !Self::SUMS_WEIGHTS {
+            return;
+        }
         let (mut part, parts) = (0, arch::opaque(PARTS));
         while part < parts {
             let (mut fragment, fragments) = (0, arch::opaque(N_TILES as u32));
