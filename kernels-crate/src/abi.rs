@@ -150,10 +150,11 @@ pub mod sieve {
     /// in different banks.
     pub const RULES_BYTES: u32 = 68;
 
-    /// Bytes of the partial sums of a sieve for `rows` batch rows: two distributions, each warp
-    /// its own.
+    /// Bytes of the partial sums of a sieve for `rows` batch rows: of two distributions, and the
+    /// rows' inverse temperatures; each warp has its own.
     pub const fn sums_bytes(rows: u32) -> u32 {
-        if rows <= RULED_ROWS { 2 * WARPS * rows * size_of::<PartialSum>() as u32 } else { 0 }
+        let row_bytes = 2 * size_of::<PartialSum>() + size_of::<f32>();
+        if rows <= RULED_ROWS { WARPS * rows * row_bytes as u32 } else { 0 }
     }
 
     /// Bytes of the rules of a sieve for `rows` batch rows.

@@ -88,7 +88,8 @@ pub(super) struct Sieve<'a, const M_TILES: usize, const N_TILES: usize> {
     /// Named barrier of the four warps.
     barrier: u32,
     /// `abi::sieve::bytes`: rows `[ROWS]`, the warps' queues and places `[WARPS, QUEUE]`,
-    /// hints `[GROUPS, ROWS]`, partial sums `[2, WARPS, ROWS]`, rules `[ROWS]`.
+    /// hints `[GROUPS, ROWS]`, partial sums `[2, WARPS, ROWS]` and what they are
+    /// measured with `[WARPS, ROWS]`, rules `[ROWS]`.
     shared: *mut u8,
 }
 

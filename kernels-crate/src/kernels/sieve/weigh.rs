@@ -6,12 +6,11 @@
 //! the weights, a sector here and there.
 
 use super::scan::select;
-use super::{LANES, Sieve, Sums};
+use super::{LANES, Sieve, Sums, pair};
 use crate::abi::sieve::{self, WARPS};
 use crate::arch;
 use crate::dims::offset;
 use crate::partial_sum::{PartialSum, greater, report_temperature, weight};
-use crate::philox::PAIR;
 
 /// Lanes that each have columns of their own; the others have the same.
 const COLUMN_LANES: u32 = 4;
@@ -36,6 +35,14 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         let sums: *mut PartialSum = self.shared.wrapping_add(Self::SUMS_AT as usize).cast();
         let warp = part * WARPS + self.thread / LANES;
         sums.wrapping_add((warp * Self::ROWS) as usize)
+    }
+
+    /// `1/T` of the rows, the warp's own `[ROWS]`.
+    #[inline(always)]
+    fn inverses(&self) -> *mut f32 {
+        let behind = self.sums(0).wrapping_sub((self.thread / LANES * Self::ROWS) as usize);
+        let inverses: *mut f32 = behind.wrapping_add((PARTS * WARPS * Self::ROWS) as usize).cast();
+        inverses.wrapping_add((self.thread / LANES * Self::ROWS) as usize)
     }
 
     /// Hands over, for each distribution that is wanted, the lane's share of the rows, with where
@@ -77,6 +84,15 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
                 left.write(PartialSum::NONE);
             }
         });
+        let mut row = self.lane();
+        while !self.partials(1).is_null() && row < self.params.batch {
+            // SAFETY: `row < B`; the slot is the warp's own.
+            unsafe {
+                let temperature = self.params.temperatures.add(row as usize).read();
+                self.inverses().add(row as usize).write(1.0 / report_temperature(temperature));
+            }
+            row += LANES;
+        }
         arch::warp_barrier();
     }
 
@@ -111,80 +127,90 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
             while is_wanted && fragment < fragments && first_row + fragment * 8 < self.params.batch
             {
                 // SAFETY: the caller's promise.
-                unsafe { self.weigh_fragment(sums, part, fragment, first_row) };
+                unsafe { self.weigh_fragment(sums, part, fragment) };
                 fragment += 1;
             }
             part += 1;
         }
     }
 
+    /// The same for the eight columns of a fragment.
     #[inline(always)]
-    unsafe fn weigh_fragment(
-        &self,
-        sums: &Sums<M_TILES, N_TILES>,
-        part: u32,
-        fragment: u32,
-        first_row: u32,
-    ) {
-        // Opaque: one text for both columns.
-        let (mut column, columns) = (0, arch::opaque(2));
-        while column < columns {
-            let mut values = [[0.0; PAIR]; M_TILES];
-            let mut m = 0;
-            while m < M_TILES {
-                let slot = arch::opaque(fragment * M_TILES as u32 + m as u32);
-                let [a, b, c, d] = select(sums, slot);
-                values[m] = if column == 0 { [a, c] } else { [b, d] };
-                m += 1;
-            }
-            let sieve = self.afresh();
-            let at = sieve.first_column + fragment * 8 + column;
-            // SAFETY: `row < B`; of the lanes with the same column one writes its sum.
-            unsafe {
-                let mut temperature = 1.0;
-                if part != 0 && first_row + at < self.params.batch {
-                    temperature = self.params.temperatures.add((first_row + at) as usize).read();
-                }
-                let inverse = 1.0 / report_temperature(temperature);
-                let of_tile = sieve.sum_over_lanes(&values, inverse);
-                if sieve.lane() < COLUMN_LANES && first_row + at < self.params.batch {
-                    let so_far = sieve.sums(part).add(at as usize);
-                    so_far.write(so_far.read().merge(of_tile, inverse));
-                }
-            }
-            column += 1;
+    unsafe fn weigh_fragment(&self, sums: &Sums<M_TILES, N_TILES>, part: u32, fragment: u32) {
+        let mut values = [[0.0; 4]; M_TILES];
+        let mut m = 0;
+        while m < M_TILES {
+            values[m] = select(sums, arch::opaque(fragment * M_TILES as u32 + m as u32));
+            m += 1;
+        }
+        let sieve = self.afresh();
+        let at = sieve.first_column + fragment * 8;
+        let so_far = sieve.sums(part).wrapping_add(at as usize).cast::<[PartialSum; 2]>();
+        // SAFETY: there is a slot for each column.
+        let before = unsafe { so_far.read() };
+        let mut inverse = [1.0; 2];
+        if part != 0 {
+            // SAFETY: the same.
+            inverse = unsafe { sieve.inverses().add(at as usize).cast::<[f32; 2]>().read() };
+        }
+        let after = sieve.add_over_lanes(before, &values, inverse);
+        // Of the lanes with the same columns one writes their sums.
+        if sieve.lane() < COLUMN_LANES {
+            // SAFETY: the same. Of a column past the batch, nobody asks for the sum.
+            unsafe { so_far.write(after) };
         }
     }
 
-    /// The sum over the values that the warp has of a column.
+    /// The sums before, and over the values that the warp has of two columns.
     #[inline(always)]
-    fn sum_over_lanes(&self, values: &[[f32; PAIR]; M_TILES], inverse: f32) -> PartialSum {
-        let mut highest = f32::NEG_INFINITY;
+    fn add_over_lanes(
+        &self,
+        before: [PartialSum; 2],
+        values: &[[f32; 4]; M_TILES],
+        inverse: [f32; 2],
+    ) -> [PartialSum; 2] {
+        let mut highest = before.map(|before| before.highest);
         let mut m = 0;
         while m < M_TILES {
-            highest = greater(greater(highest, values[m][0]), values[m][1]);
+            let [a, b, c, d] = values[m];
+            highest = [greater(greater(highest[0], a), c), greater(greater(highest[1], b), d)];
             m += 1;
         }
         // Lanes `4·g + q` have the columns of `q`.
         let mut distance = arch::opaque(LANES / 2);
         while distance >= COLUMN_LANES {
-            let theirs = arch::shuffle_from(highest.to_bits(), self.lane() ^ distance);
-            highest = greater(highest, f32::from_bits(theirs));
+            let theirs = self.of_lane(highest, distance);
+            highest = [greater(highest[0], theirs[0]), greater(highest[1], theirs[1])];
             distance /= 2;
         }
-        let mut sum = 0.0;
-        m = 0;
-        while m < M_TILES {
-            let [lower, upper] = values[m].map(|y| weight(y, highest, inverse));
-            sum += lower + upper;
-            m += 1;
+        // The sum before is one lane's.
+        let own = if self.lane() < COLUMN_LANES { 1.0 } else { 0.0 };
+        let mut sum = [0.0; 2];
+        let mut column = 0;
+        while column < 2 {
+            let weight = |y| weight(y, highest[column], inverse[column]);
+            sum[column] = own * before[column].sum * weight(before[column].highest);
+            m = 0;
+            while m < M_TILES {
+                let [lower, upper] = pair(&values[m], column).map(weight);
+                sum[column] += lower + upper;
+                m += 1;
+            }
+            column += 1;
         }
         distance = arch::opaque(LANES / 2);
         while distance >= COLUMN_LANES {
-            let theirs = arch::shuffle_from(sum.to_bits(), self.lane() ^ distance);
-            sum += f32::from_bits(theirs);
+            let theirs = self.of_lane(sum, distance);
+            sum = [sum[0] + theirs[0], sum[1] + theirs[1]];
             distance /= 2;
         }
-        PartialSum { highest, sum }
+        [0, 1].map(|column| PartialSum { highest: highest[column], sum: sum[column] })
+    }
+
+    /// What the lane in that distance has.
+    #[inline(always)]
+    fn of_lane(&self, own: [f32; 2], distance: u32) -> [f32; 2] {
+        let lane = self.lane() ^ distance;
+        own.map(|own| f32::from_bits(arch::shuffle_from(own.to_bits(), lane)))
     }
 }
