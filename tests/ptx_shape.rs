@@ -164,12 +164,12 @@ fn mma_synchronization_is_where_the_source_has_it() {
 }
 
 /// Which slots have pairs to queue, which lanes of each of two columns, and at so many places
-/// whether the rows admit a tile's tokens. Where weights are summed up, of a column the greatest
-/// value and the sum.
+/// whether the rows admit a tile's tokens. Where weights are summed up, of two columns the
+/// greatest value and the sum.
 fn assert_votes(variant: &Variant, entry: &Entry, admits: usize, at: &str) {
     assert_eq!(entry.count("redux.sync"), 1, "{at}: redux");
     assert_eq!(entry.count("vote.sync"), 2 + admits, "{at}: vote");
-    let shuffles = if variant.sums_weights() { 2 } else { 0 };
+    let shuffles = if variant.sums_weights() { 2 * 2 } else { 0 };
     assert_eq!(entry.count("shfl.sync"), shuffles, "{at}: shfl");
 }
 

@@ -72,7 +72,8 @@ pub unsafe fn threshold(params: &SampleParams, workspace: &Workspace, row: u32, 
     Key::from_bits(unsafe { arch::load_shared_u64(keys.add(at)) }).score()
 }
 
-/// Merges a block's candidates into those of the call.
+/// Merges a block's candidates into those of the call. Tells, if values of drawn tokens are to be
+/// left, whether the first is the best so far.
 ///
 /// # Safety
 /// As [`threshold`].
@@ -83,23 +84,26 @@ pub unsafe fn publish(
     row: u32,
     draw: u32,
     leaders: Leaders,
-) {
+) -> bool {
     if leaders.first == Key::NONE {
-        return;
+        return false;
     }
     let at = output_index(row, params.draws, draw) as usize;
     // SAFETY: `at` is inside `[B, S]`.
     unsafe {
         let first = workspace.first_keys.add(at);
-        if params.margins.is_null() {
+        if params.margins.is_null() && params.drawn_values.is_null() {
             arch::raise(first, leaders.first.bits());
-        } else {
-            let before = Key::from_bits(arch::atomic_max(first, leaders.first.bits()));
+            return false;
+        }
+        let before = Key::from_bits(arch::atomic_max(first, leaders.first.bits()));
+        if !params.margins.is_null() {
             // Exactly one of the two is not the first; the block's own second may be better.
             let other = core::cmp::min(before, leaders.first);
             let second = core::cmp::max(other, leaders.second);
             arch::raise(workspace.second_keys.add(at), second.bits());
         }
+        before < leaders.first
     }
 }
 

@@ -136,8 +136,9 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
             finish::publish_status(&self.workspace(), row, status);
             let Row { temperature, level, subkey } = self.rows().add(column as usize).read();
             offer_pair(values, base, temperature, subkey, level, &mut leaders);
-            self.leave_drawn(values, base, row, leaders.first);
-            finish::publish(self.params, &self.workspace(), row, draw, leaders);
+            if finish::publish(self.params, &self.workspace(), row, draw, leaders) {
+                self.leave_drawn(values, base, row, leaders.first);
+            }
         }
     }
 }

@@ -63,10 +63,10 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
     /// it is to be reported.
     ///
     /// # Safety
-    /// `row < B`; `best` is of one of the pair's tokens, or none.
+    /// `row < B`; `best` is of one of the pair's tokens.
     #[inline(always)]
     pub(super) unsafe fn leave_drawn(&self, values: [f32; PAIR], base: u32, row: u32, best: Key) {
-        if !Self::SUMS_WEIGHTS || self.params.drawn_values.is_null() || best == Key::NONE {
+        if !Self::SUMS_WEIGHTS || self.params.drawn_values.is_null() {
             return;
         }
         let y = if best.token() == base { values[0] } else { values[1] };
