@@ -40,6 +40,7 @@ pub mod gumbel;
 pub mod kernels;
 pub mod mass;
 pub mod philox;
+pub mod quotient;
 pub mod scale;
 pub mod score;
 pub mod shortlist;

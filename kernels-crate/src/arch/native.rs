@@ -30,6 +30,30 @@ pub fn opaque(value: u32) -> u32 {
     value
 }
 
+/// A divisor; on a GPU, with what its quotients have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct Divisor(f32);
+
+impl Divisor {
+    /// For a divisor in the range of `quotient`.
+    #[inline(always)]
+    pub fn new(value: f32) -> Self {
+        Self(value)
+    }
+
+    /// For one from 1 to 1.5.
+    #[inline(always)]
+    pub fn above_one(value: f32) -> Self {
+        Self(value)
+    }
+
+    /// `a` over the divisor, both in the range of `quotient`.
+    #[inline(always)]
+    pub fn divide(self, a: f32) -> f32 {
+        a / self.0
+    }
+}
+
 /// Combines what the block's `THREADS` threads give, in any order.
 ///
 /// # Safety
@@ -107,7 +131,7 @@ pub fn of_block<T>(own: *mut T, _rank: u32) -> *mut T {
 
 /// Waits for all threads of the cluster.
 #[inline(always)]
-pub fn cluster_barrier() {}
+pub fn cluster_meet() {}
 
 /// Adds to a value that the block shares; returns what was there.
 ///
@@ -123,14 +147,46 @@ pub unsafe fn block_add_u32(at: *mut u32, value: u32) -> u32 {
     }
 }
 
-/// Adds to a value that the block shares.
+/// Adds 1 to a value that the block shares, where `condition` holds.
 ///
 /// # Safety
-/// `at` is valid.
+/// `at` is valid if it does.
 #[inline(always)]
-pub unsafe fn block_add_u64(at: *mut u64, value: u64) {
+pub unsafe fn block_count(at: *mut u32, condition: bool) {
+    if condition {
+        // SAFETY: the caller's promise; a block is one thread here.
+        unsafe { at.write(at.read().wrapping_add(1)) }
+    }
+}
+
+/// Adds the lower half of `value` to what the block shares; returns the upper half, one more
+/// if there is a carry. Adds nothing of a value of 0.
+///
+/// # Safety
+/// `at` is valid unless `value` is 0.
+#[inline(always)]
+pub unsafe fn block_add_low(at: *mut u32, value: u64) -> u32 {
+    if value == 0 {
+        return 0;
+    }
     // SAFETY: the caller's promise; a block is one thread here.
-    unsafe { at.write(at.read().wrapping_add(value)) }
+    unsafe {
+        let (sum, carries) = at.read().overflowing_add(value as u32);
+        at.write(sum);
+        (value >> u32::BITS) as u32 + carries as u32
+    }
+}
+
+/// Adds to a value that the block shares; nothing if that is 0.
+///
+/// # Safety
+/// `at` is valid unless `value` is 0.
+#[inline(always)]
+pub unsafe fn block_add(at: *mut u32, value: u32) {
+    if value != 0 {
+        // SAFETY: the caller's promise; a block is one thread here.
+        unsafe { at.write(at.read().wrapping_add(value)) }
+    }
 }
 
 /// Adds `count` to the counter at `done` for the block, after all its earlier

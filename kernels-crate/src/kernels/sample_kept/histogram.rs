@@ -1,0 +1,83 @@
+//! Tokens and their mass, by rung or piece, as the threads of a block count them.
+
+use super::view::TOGETHER;
+use crate::arch;
+use crate::scale::RUNGS;
+
+const RUNGS_LEN: usize = RUNGS as usize;
+
+/// In shared memory.
+#[derive(Clone, Copy)]
+#[repr(C, align(16))]
+pub(super) struct Histogram {
+    /// Lower halves, then upper ones: so neighbours lie in different banks.
+    pub(super) masses: [[u32; RUNGS_LEN]; 2],
+    pub(super) counts: [u32; RUNGS_LEN],
+}
+
+impl Histogram {
+    /// Adds tokens and their masses, each in its bucket if there is one.
+    ///
+    /// # Safety
+    /// Threads of a block, in a leg of their own.
+    #[inline(always)]
+    pub(super) unsafe fn add(
+        histogram: *mut Self,
+        buckets: [u32; TOGETHER],
+        masses: [u64; TOGETHER],
+    ) {
+        // SAFETY: what has no bucket is not added.
+        unsafe {
+            let [low, high, counts] = Self::parts(histogram);
+            let (mut carried, mut i) = ([0; TOGETHER], 0);
+            while i < TOGETHER {
+                let bucket = buckets[i];
+                let mass = if bucket < RUNGS { masses[i] } else { 0 };
+                arch::block_count(counts.wrapping_add(bucket as usize), bucket < RUNGS);
+                carried[i] = arch::block_add_low(low.wrapping_add(bucket as usize), mass);
+                i += 1;
+            }
+            i = 0;
+            while i < TOGETHER {
+                arch::block_add(high.wrapping_add(buckets[i] as usize), carried[i]);
+                i += 1;
+            }
+        }
+    }
+
+    /// Mass and number of tokens of a bucket.
+    ///
+    /// # Safety
+    /// There is one; nobody writes it meanwhile.
+    #[inline(always)]
+    pub(super) unsafe fn read(histogram: *const Self, bucket: u32) -> (u64, u32) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let part = |part: *mut u32| part.add(bucket as usize).read();
+            let [low, high, count] = Self::parts(histogram.cast_mut()).map(part);
+            ((high as u64) << u32::BITS | low as u64, count)
+        }
+    }
+
+    /// Makes them what they shall be.
+    ///
+    /// # Safety
+    /// As [`Self::read`].
+    #[inline(always)]
+    pub(super) unsafe fn write(histogram: *mut Self, bucket: u32, mass: u64, count: u32) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let [low, high, counts] = Self::parts(histogram);
+            low.add(bucket as usize).write(mass as u32);
+            high.add(bucket as usize).write((mass >> u32::BITS) as u32);
+            counts.add(bucket as usize).write(count);
+        }
+    }
+
+    /// Lower halves, upper halves, counts.
+    #[inline(always)]
+    fn parts(histogram: *mut Self) -> [*mut u32; 3] {
+        let first = histogram.cast::<u32>();
+        [first, first.wrapping_add(RUNGS_LEN), first.wrapping_add(2 * RUNGS_LEN)]
+    }
+}
