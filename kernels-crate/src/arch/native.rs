@@ -147,46 +147,27 @@ pub unsafe fn block_add_u32(at: *mut u32, value: u32) -> u32 {
     }
 }
 
-/// Adds 1 to a value that the block shares, where `condition` holds.
+/// Adds 1 to value `at` of those that the block shares.
 ///
 /// # Safety
-/// `at` is valid if it does.
+/// `values` is valid for more than `at`.
 #[inline(always)]
-pub unsafe fn block_count(at: *mut u32, condition: bool) {
-    if condition {
-        // SAFETY: the caller's promise; a block is one thread here.
-        unsafe { at.write(at.read().wrapping_add(1)) }
-    }
+pub unsafe fn block_count(values: *mut u32, at: u32) {
+    // SAFETY: the caller's promise.
+    unsafe { block_add_u32(values.add(at as usize), 1) };
 }
 
-/// Adds the lower half of `value` to what the block shares; returns the upper half, one more
-/// if there is a carry. Adds nothing of a value of 0.
+/// Adds the lower half of `value` to value `at` of those that the block shares; returns the
+/// upper half, one more if there is a carry.
 ///
 /// # Safety
-/// `at` is valid unless `value` is 0.
+/// `values` is valid for more than `at`.
 #[inline(always)]
-pub unsafe fn block_add_low(at: *mut u32, value: u64) -> u32 {
-    if value == 0 {
-        return 0;
-    }
-    // SAFETY: the caller's promise; a block is one thread here.
-    unsafe {
-        let (sum, carries) = at.read().overflowing_add(value as u32);
-        at.write(sum);
-        (value >> u32::BITS) as u32 + carries as u32
-    }
-}
-
-/// Adds to a value that the block shares; nothing if that is 0.
-///
-/// # Safety
-/// `at` is valid unless `value` is 0.
-#[inline(always)]
-pub unsafe fn block_add(at: *mut u32, value: u32) {
-    if value != 0 {
-        // SAFETY: the caller's promise; a block is one thread here.
-        unsafe { at.write(at.read().wrapping_add(value)) }
-    }
+pub unsafe fn block_add_low(values: *mut u32, at: u32, value: u64) -> u32 {
+    // SAFETY: the caller's promise.
+    let before = unsafe { block_add_u32(values.add(at as usize), value as u32) };
+    let (_, carries) = before.overflowing_add(value as u32);
+    (value >> u32::BITS) as u32 + carries as u32
 }
 
 /// Adds `count` to the counter at `done` for the block, after all its earlier

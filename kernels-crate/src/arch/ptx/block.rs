@@ -152,51 +152,39 @@ pub unsafe fn block_add_u32(at: *mut u32, value: u32) -> u32 {
     before
 }
 
-/// Adds 1 to a value in shared memory, where `condition` holds ("red"). Predicates, no branch,
-/// here and below: several are on their way together.
+/// Adds 1 to value `at` of those in shared memory ("red").
 ///
 /// # Safety
-/// `at` is a valid shared pointer if it does.
+/// `values` is a valid shared pointer to more than `at`.
 #[inline(always)]
-pub unsafe fn block_count(at: *mut u32, condition: bool) {
+pub unsafe fn block_count(values: *mut u32, at: u32) {
     // SAFETY: the caller's promise.
     unsafe {
-        asm!(
-            "{{",
-            ".reg .pred holds;",
-            "setp.ne.u32 holds, {condition}, 0;",
-            "@holds red.relaxed.cta.shared.add.u32 [{at}], 1;",
-            "}}",
-            at = in(reg32) shared_address(at.cast()),
-            condition = in(reg32) condition as u32,
-            options(nostack)
-        );
+        asm!("red.relaxed.cta.shared.add.u32 [{}], 1;",
+             in(reg32) element_address(values, at), options(nostack));
     }
 }
 
-/// Adds the lower half of `value` to what lies in shared memory; returns the upper half, one
-/// more if there is a carry ("atom"). Adds nothing of a value of 0. So 64-bit sums grow by
-/// halves: of the whole the instruction is a loop.
+/// Adds the lower half of `value` to value `at` of those in shared memory; returns the upper
+/// half, one more if there is a carry ("atom"). So 64-bit sums grow by halves: of the whole the
+/// instruction is a loop.
 ///
 /// # Safety
-/// `at` is a valid shared pointer unless `value` is 0.
+/// `values` is a valid shared pointer to more than `at`.
 #[inline(always)]
-pub unsafe fn block_add_low(at: *mut u32, value: u64) -> u32 {
+pub unsafe fn block_add_low(values: *mut u32, at: u32, value: u64) -> u32 {
     let upper;
     // SAFETY: the caller's promise.
     unsafe {
         asm!(
             "{{",
-            ".reg .pred some;",
             ".reg .u32 low, high, before, after;",
             "mov.b64 {{low, high}}, {value};",
-            "setp.ne.u64 some, {value}, 0;",
-            "mov.u32 before, 0;",
-            "@some atom.relaxed.cta.shared.add.u32 before, [{at}], low;",
+            "atom.relaxed.cta.shared.add.u32 before, [{at}], low;",
             "add.cc.u32 after, before, low;",
             "addc.u32 {upper}, high, 0;",
             "}}",
-            at = in(reg32) shared_address(at.cast()),
+            at = in(reg32) element_address(values, at),
             value = in(reg64) value,
             upper = out(reg32) upper,
             options(nostack)
@@ -205,23 +193,8 @@ pub unsafe fn block_add_low(at: *mut u32, value: u64) -> u32 {
     upper
 }
 
-/// Adds to a value in shared memory; nothing if that is 0 ("red").
-///
-/// # Safety
-/// `at` is a valid shared pointer unless `value` is 0.
+/// The shared address of value `at` of those at `values`.
 #[inline(always)]
-pub unsafe fn block_add(at: *mut u32, value: u32) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        asm!(
-            "{{",
-            ".reg .pred some;",
-            "setp.ne.u32 some, {value}, 0;",
-            "@some red.relaxed.cta.shared.add.u32 [{at}], {value};",
-            "}}",
-            at = in(reg32) shared_address(at.cast()),
-            value = in(reg32) value,
-            options(nostack)
-        );
-    }
+fn element_address(values: *mut u32, at: u32) -> u32 {
+    shared_address(values.cast()).wrapping_add(at * size_of::<u32>() as u32)
 }

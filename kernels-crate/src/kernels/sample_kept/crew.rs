@@ -204,7 +204,7 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
                         (buckets[i], masses[i]) = bucket(first + i as u32, values[i]);
                         i += 1;
                     }
-                    Histogram::add(mine, buckets, masses);
+                    Histogram::add(mine, thread, buckets, masses);
                 });
             });
             if CLUSTER == 1 {

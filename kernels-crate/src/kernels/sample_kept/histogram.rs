@@ -6,40 +6,54 @@ use crate::scale::RUNGS;
 
 const RUNGS_LEN: usize = RUNGS as usize;
 
+/// Places beyond the last bucket, for tokens that have none, or no mass: a lane has its own,
+/// so that none waits for another.
+const SPARE: usize = 32;
+
+const LEN: usize = RUNGS_LEN + SPARE;
+
 /// In shared memory.
 #[derive(Clone, Copy)]
 #[repr(C, align(16))]
 pub(super) struct Histogram {
     /// Lower halves, then upper ones: so neighbours lie in different banks.
-    pub(super) masses: [[u32; RUNGS_LEN]; 2],
-    pub(super) counts: [u32; RUNGS_LEN],
+    pub(super) masses: [[u32; LEN]; 2],
+    pub(super) counts: [u32; LEN],
 }
 
 impl Histogram {
-    /// Adds tokens and their masses, each in its bucket if there is one.
+    /// Adds tokens and their masses, each in its bucket if there is one. Nearly without a
+    /// branch: few masses have an upper half.
     ///
     /// # Safety
     /// Threads of a block, in a leg of their own.
     #[inline(always)]
     pub(super) unsafe fn add(
         histogram: *mut Self,
+        thread: u32,
         buckets: [u32; TOGETHER],
         masses: [u64; TOGETHER],
     ) {
-        // SAFETY: what has no bucket is not added.
+        let spare = RUNGS + thread % SPARE as u32;
+        let [low, high, counts] = Self::parts(histogram);
+        let (mut upper, mut i) = ([0; TOGETHER], 0);
+        // SAFETY: places are below the lengths.
         unsafe {
-            let [low, high, counts] = Self::parts(histogram);
-            let (mut carried, mut i) = ([0; TOGETHER], 0);
             while i < TOGETHER {
-                let bucket = buckets[i];
-                let mass = if bucket < RUNGS { masses[i] } else { 0 };
-                arch::block_count(counts.wrapping_add(bucket as usize), bucket < RUNGS);
-                carried[i] = arch::block_add_low(low.wrapping_add(bucket as usize), mass);
+                let bucket = if buckets[i] < RUNGS { buckets[i] } else { spare };
+                arch::block_count(counts, bucket);
+                let place = if masses[i] != 0 { bucket } else { spare };
+                upper[i] = arch::block_add_low(low, place, masses[i]);
                 i += 1;
+            }
+            if upper.iter().fold(0, |any, upper| any | upper) == 0 {
+                return;
             }
             i = 0;
             while i < TOGETHER {
-                arch::block_add(high.wrapping_add(buckets[i] as usize), carried[i]);
+                if upper[i] != 0 && buckets[i] < RUNGS {
+                    arch::block_add_u32(high.add(buckets[i] as usize), upper[i]);
+                }
                 i += 1;
             }
         }
@@ -78,6 +92,6 @@ impl Histogram {
     #[inline(always)]
     fn parts(histogram: *mut Self) -> [*mut u32; 3] {
         let first = histogram.cast::<u32>();
-        [first, first.wrapping_add(RUNGS_LEN), first.wrapping_add(2 * RUNGS_LEN)]
+        [first, first.wrapping_add(LEN), first.wrapping_add(2 * LEN)]
     }
 }

@@ -51,20 +51,26 @@ impl Split {
         Self { by_key: true, greatest, least, shift: bits.saturating_sub(RUNGS.ilog2()) }
     }
 
-    /// The rung or piece of a token, or one that there is not.
+    /// The rung or piece of a token with this gap, or one that there is not.
     #[inline(always)]
-    fn place(self, scale: Scale, index: u32, y: f32) -> u32 {
-        if y == f32::NEG_INFINITY {
-            return RUNGS;
+    fn place(self, scale: Scale, index: u32, y: f32, gap: f32) -> u32 {
+        let mut place = scale.rung(gap);
+        if self.by_key {
+            let key = key(index, y);
+            let is_outside = (key > self.greatest) | (key < self.least);
+            let piece = self.greatest.bits().wrapping_sub(key.bits()) >> self.shift;
+            place = if is_outside { RUNGS } else { piece as u32 };
         }
-        if !self.by_key {
-            return scale.rung(scale.capped_gap(y));
+        if y == f32::NEG_INFINITY { RUNGS } else { place }
+    }
+
+    /// Where a token counts, and with which mass.
+    #[inline(always)]
+    fn bucket(self, scale: Scale) -> impl Fn(u32, f32) -> (u32, u64) {
+        move |index, y| {
+            let gap = scale.capped_gap(y);
+            (self.place(scale, index, y, gap), scale.mass(gap))
         }
-        let key = key(index, y);
-        if key > self.greatest || key < self.least {
-            return RUNGS;
-        }
-        ((self.greatest.bits() - key.bits()) >> self.shift) as u32
     }
 }
 
@@ -134,7 +140,8 @@ impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
                 }
                 left = left_there;
                 let (_, n) = Histogram::read(histogram, place);
-                let is_there = move |index, y| split.place(scale, index, y) == place;
+                let is_there =
+                    move |index, y| split.place(scale, index, y, scale.capped_gap(y)) == place;
                 if n <= LIST as u32 {
                     self.crew.gather(view, is_there);
                     let (last, mass) = self.find_key(n, by_mass, left);
@@ -143,9 +150,7 @@ impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
                 let (greatest, least) = self.ends(is_there);
                 split = Split::keys(greatest, least);
                 histogram = &raw mut (*shared).pieces;
-                let bucket =
-                    move |index, y| (split.place(scale, index, y), scale.mass(scale.capped_gap(y)));
-                self.crew.fill(histogram, view, bucket);
+                self.crew.fill(histogram, view, split.bucket(scale));
             }
         }
     }
@@ -269,10 +274,7 @@ impl<const CLUSTER: u32> Row for KeptRow<'_, CLUSTER> {
             // SAFETY: the values are there.
             unsafe {
                 let ladder = &raw mut (*self.crew.shared).ladder;
-                let bucket = |index, y| {
-                    (Split::RUNGS.place(scale, index, y), scale.mass(scale.capped_gap(y)))
-                };
-                self.crew.fill(ladder, self.view, bucket);
+                self.crew.fill(ladder, self.view, Split::RUNGS.bucket(scale));
                 let give = |thread| [Histogram::read(ladder, thread).0];
                 [self.total] = self.crew.reduce_block(give, |[a], [b]| [a + b]);
             }
