@@ -8,6 +8,7 @@
 //! | [`transform`] | what happens to a logit on its way to a value: cap, scale, penalties |
 //! | [`score`] → [`candidate`] | values and noise → the best two of a set |
 //! | [`mass`] → [`scale`] | probabilities as integers: what filters measure |
+//! | [`quotient`] | division by one divisor without a branch, as `/` rounds |
 //! | [`deviation`] | how far a row's values spread |
 //! | [`filters`] | what a row's filters keep |
 //! | [`status`] | what is reported beside a token |

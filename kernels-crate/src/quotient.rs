@@ -17,7 +17,7 @@ pub struct Lifted {
 }
 
 impl Lifted {
-    /// Divisor and quotient are cut off here, so that they are far from the ends of the range:
+    /// Dividends are cut off here, so that they are far from the ends of the range:
     /// any quotient above 128 may become another one.
     const MOST: f32 = 512.0;
 
@@ -67,6 +67,7 @@ pub fn quotient(a: f32, b: f32, reciprocal: f32, fma: impl Fn(f32, f32, f32) -> 
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "on a GPU it is these quotients' instruction")]
 mod tests {
     extern crate std;
     use super::*;
