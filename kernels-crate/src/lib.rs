@@ -9,6 +9,7 @@
 //! | [`score`] → [`candidate`] | values and noise → the best two of a set |
 //! | [`mass`] → [`scale`] | probabilities as integers: what filters measure |
 //! | [`partial_sum`] | sums of probabilities in floating point: what the sampling kernels report |
+//! | [`quotient`] | division by one divisor without a branch, as `/` rounds |
 //! | [`deviation`] | how far a row's values spread |
 //! | [`filters`] | what a row's filters keep |
 //! | [`status`] | what is reported beside a token |
@@ -16,8 +17,8 @@
 //!
 //! *Shared verbatim* by every kernel and the CPU: everything above [`kernels`], and
 //! the portable kernels [`kernels::sample_simt`], with its hand-over [`kernels::finish`],
-//! [`kernels::sample_kept`] and [`kernels::log_sum_exp`]. *Not shared*: the loads and products of the tensor-core
-//! kernels, which exist in PTX only.
+//! [`kernels::sample_kept`] and [`kernels::log_sum_exp`]. *Not shared*: the loads and products
+//! of the tensor-core kernels, which exist in PTX only.
 //! `tests/exact.rs` and `tests/device.rs` tie
 //! them together: bit for bit on inputs whose sums are exact in any order.
 //!
@@ -42,6 +43,7 @@ pub mod kernels;
 pub mod mass;
 pub mod partial_sum;
 pub mod philox;
+pub mod quotient;
 pub mod scale;
 pub mod score;
 pub mod shortlist;

@@ -19,15 +19,22 @@ const ROUNDING: f32 = 12_582_912.0;
 /// `e^x` for `x ≤ 0`; 0 below −87; a NaN stays one.
 #[inline(always)]
 pub fn decay(x: f32) -> f32 {
+    let result = decay_of_number(x);
+    if x.is_nan() { x } else { result }
+}
+
+/// [`decay`] of what is not NaN: in [0, 1] whatever it is.
+#[inline(always)]
+fn decay_of_number(x: f32) -> f32 {
     let within = if x >= LEAST_EXPONENT { x } else { LEAST_EXPONENT };
+    let within = if within < 0.0 { within } else { 0.0 };
     let rounded = within * LOG2_E + ROUNDING;
     let n = rounded - ROUNDING;
     // The first product is exact: 15 bits by 7.
     let r = (within - n * LN_2_HIGH) - n * LN_2_LOW;
     let power = rounded.to_bits().wrapping_sub(ROUNDING.to_bits()) << MANTISSA_BITS;
     let result = f32::from_bits(exp_reduced(r).to_bits().wrapping_add(power));
-    let result = if x >= LEAST_EXPONENT { result } else { 0.0 };
-    if x.is_nan() { x } else { result }
+    if x >= LEAST_EXPONENT { result } else { 0.0 }
 }
 
 /// `e^r` for `|r| ≤ ½·ln 2`: `1 + r + r²·p(r)`, where `p` is the minimax polynomial of
@@ -82,6 +89,13 @@ impl MassUnit {
         // SAFETY: it lies from 0 to `one`, which is at most 2⁶². A checked conversion would
         // keep loops of it from becoming vector instructions.
         unsafe { (weight * self.one).to_int_unchecked::<i64>() as u64 }
+    }
+
+    /// The mass of the weight `e^x`, for `x ≤ 0`; no NaN.
+    #[inline(always)]
+    pub fn of_decay(self, x: f32) -> u64 {
+        // SAFETY: as in `mass`; the weight lies from 0 to 1 by itself.
+        unsafe { (decay_of_number(x) * self.one).to_int_unchecked::<i64>() as u64 }
     }
 
     /// The weight of a mass, which may exceed 1 for a sum.

@@ -30,6 +30,30 @@ pub fn opaque(value: u32) -> u32 {
     value
 }
 
+/// A divisor; on a GPU, with what its quotients have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct Divisor(f32);
+
+impl Divisor {
+    /// For a divisor in the range of `quotient`.
+    #[inline(always)]
+    pub fn new(value: f32) -> Self {
+        Self(value)
+    }
+
+    /// For one from 1 to 1.5.
+    #[inline(always)]
+    pub fn above_one(value: f32) -> Self {
+        Self(value)
+    }
+
+    /// `a` over the divisor, both in the range of `quotient`.
+    #[inline(always)]
+    pub fn divide(self, a: f32) -> f32 {
+        a / self.0
+    }
+}
+
 /// Combines what the block's `THREADS` threads give, in any order.
 ///
 /// # Safety
@@ -107,7 +131,7 @@ pub fn of_block<T>(own: *mut T, _rank: u32) -> *mut T {
 
 /// Waits for all threads of the cluster.
 #[inline(always)]
-pub fn cluster_barrier() {}
+pub fn cluster_meet() {}
 
 /// Adds to a value that the block shares; returns what was there.
 ///
@@ -123,14 +147,27 @@ pub unsafe fn block_add_u32(at: *mut u32, value: u32) -> u32 {
     }
 }
 
-/// Adds to a value that the block shares.
+/// Adds 1 to value `at` of those that the block shares.
 ///
 /// # Safety
-/// `at` is valid.
+/// `values` is valid for more than `at`.
 #[inline(always)]
-pub unsafe fn block_add_u64(at: *mut u64, value: u64) {
-    // SAFETY: the caller's promise; a block is one thread here.
-    unsafe { at.write(at.read().wrapping_add(value)) }
+pub unsafe fn block_count(values: *mut u32, at: u32) {
+    // SAFETY: the caller's promise.
+    unsafe { block_add_u32(values.add(at as usize), 1) };
+}
+
+/// Adds the lower half of `value` to value `at` of those that the block shares; returns the
+/// upper half, one more if there is a carry.
+///
+/// # Safety
+/// `values` is valid for more than `at`.
+#[inline(always)]
+pub unsafe fn block_add_low(values: *mut u32, at: u32, value: u64) -> u32 {
+    // SAFETY: the caller's promise.
+    let before = unsafe { block_add_u32(values.add(at as usize), value as u32) };
+    let (_, carries) = before.overflowing_add(value as u32);
+    (value >> u32::BITS) as u32 + carries as u32
 }
 
 /// Adds `count` to the counter at `done` for the block, after all its earlier

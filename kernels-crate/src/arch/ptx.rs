@@ -13,12 +13,14 @@ use core::arch::asm;
 
 mod barrier;
 mod block;
+mod divisor;
 #[cfg(feature = "sm_90a")]
 mod sm90;
 mod tensor;
 mod warp;
 pub use barrier::*;
 pub use block::*;
+pub use divisor::Divisor;
 #[cfg(feature = "sm_90a")]
 pub use sm90::*;
 pub use tensor::*;
@@ -224,7 +226,7 @@ pub fn of_block<T>(own: *mut T, _rank: u32) -> *mut T {
 /// Waits for all threads of the cluster.
 #[cfg(not(feature = "sm_90a"))]
 #[inline(always)]
-pub fn cluster_barrier() {
+pub fn cluster_meet() {
     block_barrier();
 }
 

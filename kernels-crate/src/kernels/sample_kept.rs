@@ -28,6 +28,7 @@
 mod crew;
 mod draw;
 mod edit;
+mod histogram;
 mod measure;
 mod ranked;
 mod report;
@@ -104,7 +105,7 @@ pub unsafe fn sample_kept<const CLUSTER: u32>(
         }
         // A block must not leave while another may still read its shared memory.
         if CLUSTER != 1 {
-            arch::cluster_barrier();
+            arch::cluster_meet();
         }
     }
 }

@@ -152,13 +152,28 @@ pub unsafe fn block_add_u32(at: *mut u32, value: u32) -> u32 {
     before
 }
 
-/// Adds to a value in shared memory, by halves: the one that carries knows by what was there
-/// ("atom", "red").
+/// Adds 1 to value `at` of those in shared memory ("red").
 ///
 /// # Safety
-/// `at` is a valid shared pointer; nobody reads the value before the next barrier.
+/// `values` is a valid shared pointer to more than `at`.
 #[inline(always)]
-pub unsafe fn block_add_u64(at: *mut u64, value: u64) {
+pub unsafe fn block_count(values: *mut u32, at: u32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("red.relaxed.cta.shared.add.u32 [{}], 1;",
+             in(reg32) element_address(values, at), options(nostack));
+    }
+}
+
+/// Adds the lower half of `value` to value `at` of those in shared memory; returns the upper
+/// half, one more if there is a carry ("atom"). So 64-bit sums grow by halves: of the whole the
+/// instruction is a loop.
+///
+/// # Safety
+/// `values` is a valid shared pointer to more than `at`.
+#[inline(always)]
+pub unsafe fn block_add_low(values: *mut u32, at: u32, value: u64) -> u32 {
+    let upper;
     // SAFETY: the caller's promise.
     unsafe {
         asm!(
@@ -167,12 +182,19 @@ pub unsafe fn block_add_u64(at: *mut u64, value: u64) {
             "mov.b64 {{low, high}}, {value};",
             "atom.relaxed.cta.shared.add.u32 before, [{at}], low;",
             "add.cc.u32 after, before, low;",
-            "addc.u32 high, high, 0;",
-            "red.relaxed.cta.shared.add.u32 [{at} + 4], high;",
+            "addc.u32 {upper}, high, 0;",
             "}}",
-            at = in(reg32) shared_address(at.cast()),
+            at = in(reg32) element_address(values, at),
             value = in(reg64) value,
+            upper = out(reg32) upper,
             options(nostack)
         );
     }
+    upper
+}
+
+/// The shared address of value `at` of those at `values`.
+#[inline(always)]
+fn element_address(values: *mut u32, at: u32) -> u32 {
+    shared_address(values.cast()).wrapping_add(at * size_of::<u32>() as u32)
 }

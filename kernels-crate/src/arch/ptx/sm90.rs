@@ -5,7 +5,7 @@
 
 use core::arch::asm;
 
-use super::anchor;
+use super::{anchor, thread_idx};
 
 mod products;
 pub use products::*;
@@ -242,6 +242,27 @@ pub fn cluster_barrier() {
         asm!(
             "barrier.cluster.arrive.release.aligned;",
             "barrier.cluster.wait.acquire.aligned;",
+            options(nostack)
+        );
+    }
+}
+
+/// [`cluster_barrier`] for blocks whose threads have met since they wrote what others shall see:
+/// a fence of one of them speaks for all ("fence", "barrier.cluster").
+#[inline(always)]
+pub fn cluster_meet() {
+    anchor();
+    // SAFETY: all threads of the cluster arrive, by this function's contract.
+    unsafe {
+        asm!(
+            "{{",
+            ".reg .pred speaks;",
+            "setp.eq.u32 speaks, {thread}, 0;",
+            "@speaks fence.acq_rel.cluster;",
+            "barrier.cluster.arrive.relaxed.aligned;",
+            "barrier.cluster.wait.acquire.aligned;",
+            "}}",
+            thread = in(reg32) thread_idx(),
             options(nostack)
         );
     }

@@ -1,7 +1,8 @@
 //! What the threads of a cluster do together.
 
 use super::THREADS_LEN;
-use super::view::View;
+use super::histogram::Histogram;
+use super::view::{TOGETHER, View};
 use crate::abi::kept::{CLUSTER as LARGEST_CLUSTER, THREADS};
 use crate::arch::{self, PerThread};
 use crate::candidate::Key;
@@ -10,23 +11,13 @@ use crate::scale::RUNGS;
 /// Keys that are searched one by one.
 pub(super) const LIST: usize = 256;
 
-const RUNGS_LEN: usize = RUNGS as usize;
-
 const RANKS: usize = LARGEST_CLUSTER as usize;
 
 // A thread has a rung, and at most one key of the list.
-const _: () = assert!(RUNGS == THREADS && LIST <= RUNGS_LEN);
+const _: () = assert!(RUNGS == THREADS && LIST <= THREADS_LEN);
 
 /// Words that a thread may give to a sum.
 const WORDS: usize = 4;
-
-/// Tokens and their mass, by rung or piece.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(super) struct Histogram {
-    pub(super) masses: [u64; RUNGS_LEN],
-    pub(super) counts: [u32; RUNGS_LEN],
-}
 
 /// A listed row's tokens, the likeliest first.
 #[derive(Clone, Copy)]
@@ -51,11 +42,12 @@ pub struct Shared {
     /// What the block tells the others of its cluster in turn: the one that is written, and the
     /// one that may still be read.
     exchanges: [Exchange; 2],
-    pub(super) keys: [Key; LIST],
+    /// Of all blocks of the cluster.
+    pub(super) gathered: Gathered,
+    /// The mass of each.
     pub(super) masses: [u64; LIST],
+    /// How many items a list has.
     pub(super) n_keys: u32,
-    /// How many keys each block gathered.
-    ns: [u32; RANKS],
     /// What one thread found, for all: a rung or piece, [`RUNGS`] if none, and what is left of
     /// the goal there.
     pub(super) place: (u32, u64),
@@ -63,12 +55,21 @@ pub struct Shared {
     pub(super) cut: (Key, u64),
 }
 
-/// What a block tells the others of its cluster.
+/// What a block tells the others of its cluster: one of the three.
 #[derive(Clone, Copy)]
-#[repr(C, align(16))]
-pub(super) struct Exchange {
-    words: [u64; RUNGS_LEN],
-    counts: [u32; RUNGS_LEN],
+#[repr(C)]
+union Exchange {
+    words: [u64; WORDS],
+    histogram: Histogram,
+    gathered: Gathered,
+}
+
+/// The keys that a block gathered.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct Gathered {
+    pub(super) keys: [Key; LIST],
+    n: u32,
 }
 
 /// The threads of a cluster. All of them call each method, with the same arguments.
@@ -147,20 +148,11 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
             let mine = self.exchange(self.rank);
             self.leg(|thread| {
                 if thread == 0 {
-                    (&raw mut (*mine).words).cast::<[u64; N]>().write(all);
+                    mine.cast::<[u64; N]>().write(all);
                 }
             });
-            arch::cluster_barrier();
-            let of_rank = |rank| {
-                let theirs = (&raw const (*self.exchange(rank)).words).cast::<u64>();
-                let mut words = [0; N];
-                let mut i = 0;
-                while i < N {
-                    words[i] = theirs.add(i).read_volatile();
-                    i += 1;
-                }
-                words
-            };
+            arch::cluster_meet();
+            let of_rank = |rank| self.exchange(rank).cast::<[u64; N]>().read();
             all = arch::warp_combine(CLUSTER, of_rank, combine);
             self.turn ^= 1;
             all
@@ -199,44 +191,32 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
     ) {
         // SAFETY: buckets are below the lengths; legs part what is written from what is read.
         unsafe {
-            let masses = (&raw mut (*histogram).masses).cast::<u64>();
-            let counts = (&raw mut (*histogram).counts).cast::<u32>();
-            self.leg(|thread| {
-                masses.add(thread as usize).write(0);
-                counts.add(thread as usize).write(0);
-            });
+            let mut mine = histogram;
+            if CLUSTER != 1 {
+                mine = self.exchange(self.rank).cast();
+            }
+            self.leg(|thread| Histogram::write(mine, thread, 0, 0));
             let part = view.slice(self);
             self.leg(|thread| {
-                part.for_each(thread, |index, y| {
-                    let (bucket, mass) = bucket(index, y);
-                    if bucket < RUNGS {
-                        arch::block_add_u32(counts.add(bucket as usize), 1);
-                        if mass != 0 {
-                            arch::block_add_u64(masses.add(bucket as usize), mass);
-                        }
+                part.for_each_four(thread, |first, values| {
+                    let (mut buckets, mut masses, mut i) = ([0; TOGETHER], [0; TOGETHER], 0);
+                    while i < TOGETHER {
+                        (buckets[i], masses[i]) = bucket(first + i as u32, values[i]);
+                        i += 1;
                     }
+                    Histogram::add(mine, thread, buckets, masses);
                 });
             });
             if CLUSTER == 1 {
                 return;
             }
-            let mine = self.exchange(self.rank);
+            arch::cluster_meet();
             self.leg(|thread| {
-                let at = thread as usize;
-                (&raw mut (*mine).words).cast::<u64>().add(at).write(masses.add(at).read());
-                (&raw mut (*mine).counts).cast::<u32>().add(at).write(counts.add(at).read());
-            });
-            arch::cluster_barrier();
-            self.leg(|thread| {
-                let at = thread as usize;
                 let (mut of_masses, mut of_counts) = ([0; RANKS], [0; RANKS]);
                 let mut rank = 0;
-                while rank < CLUSTER {
-                    let theirs = self.exchange(rank);
-                    let words = (&raw const (*theirs).words).cast::<u64>();
-                    of_masses[rank as usize] = words.add(at).read_volatile();
-                    let tokens = (&raw const (*theirs).counts).cast::<u32>();
-                    of_counts[rank as usize] = tokens.add(at).read_volatile();
+                while rank < RANKS {
+                    let theirs = self.exchange(rank as u32).cast::<Histogram>();
+                    (of_masses[rank], of_counts[rank]) = Histogram::read(theirs, thread);
                     rank += 1;
                 }
                 let (mut mass, mut count) = (0, 0);
@@ -246,8 +226,7 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
                     count += of_counts[rank];
                     rank += 1;
                 }
-                masses.add(at).write(mass);
-                counts.add(at).write(count);
+                Histogram::write(histogram, thread, mass, count);
             });
             self.turn ^= 1;
         }
@@ -263,63 +242,59 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
     ) -> u32 {
         // SAFETY: as in `fill`.
         unsafe {
-            let keys = (&raw mut (*self.shared).keys).cast::<Key>();
-            let n_keys = &raw mut (*self.shared).n_keys;
+            let all = &raw mut (*self.shared).gathered;
+            let mut mine = all;
+            if CLUSTER != 1 {
+                mine = self.exchange(self.rank).cast();
+            }
+            let n = &raw mut (*mine).n;
             self.leg(|thread| {
                 if thread == 0 {
-                    n_keys.write(0);
+                    n.write(0);
                 }
             });
             let part = view.slice(self);
             self.leg(|thread| {
                 part.for_each(thread, |index, y| {
                     if wanted(index, y) {
-                        let at = arch::block_add_u32(n_keys, 1) as usize;
-                        keys.add(at).write(key(index, y));
+                        let at = arch::block_add_u32(n, 1) as usize;
+                        (&raw mut (*mine).keys).cast::<Key>().add(at).write(key(index, y));
                     }
                 });
             });
             if CLUSTER == 1 {
-                return n_keys.read();
+                return n.read();
             }
-            let mine = self.exchange(self.rank);
+            arch::cluster_meet();
             self.leg(|thread| {
-                let (at, n) = (thread as usize, n_keys.read());
-                if thread < n {
-                    (&raw mut (*mine).words).cast::<Key>().add(at).write(keys.add(at).read());
+                let (mut ns, mut rank) = ([0; RANKS], 0);
+                while rank < RANKS {
+                    let theirs = self.exchange(rank as u32).cast::<Gathered>();
+                    ns[rank] = (&raw const (*theirs).n).read();
+                    rank += 1;
+                }
+                // The thread's key of all is one of the block's that `before` and `of` tell.
+                let (mut sum, mut before, mut of) = (0, 0, 0);
+                let mut rank = 0;
+                while rank < RANKS {
+                    let is_behind = thread >= sum;
+                    before = if is_behind { sum } else { before };
+                    of = if is_behind { rank as u32 } else { of };
+                    sum += ns[rank];
+                    rank += 1;
+                }
+                if thread < sum {
+                    let theirs = self.exchange(of).cast::<Gathered>();
+                    let from = (&raw const (*theirs).keys).cast::<Key>();
+                    let key = from.add((thread - before) as usize).read();
+                    (&raw mut (*all).keys).cast::<Key>().add(thread as usize).write(key);
                 }
                 if thread == 0 {
-                    (&raw mut (*mine).counts).cast::<u32>().write(n);
-                }
-            });
-            arch::cluster_barrier();
-            let ns = (&raw mut (*self.shared).ns).cast::<u32>();
-            self.leg(|thread| {
-                if thread < CLUSTER {
-                    let theirs = (&raw const (*self.exchange(thread)).counts).cast::<u32>();
-                    ns.add(thread as usize).write(theirs.read_volatile());
-                }
-            });
-            self.leg(|thread| {
-                let (mut before, mut rank, ranks) = (0, 0, arch::opaque(CLUSTER));
-                while rank < ranks {
-                    let (at, n) = (thread.wrapping_sub(before), ns.add(rank as usize).read());
-                    if at < n {
-                        let words = (&raw const (*self.exchange(rank)).words).cast::<u64>();
-                        let word = words.add(at as usize).read_volatile();
-                        keys.add(thread as usize).write(Key::from_bits(word));
-                    }
-                    before += n;
-                    rank += 1;
+                    (&raw mut (*all).n).write(sum);
                 }
             });
             self.turn ^= 1;
-            let (mut all, mut rank, ranks) = (0, 0, arch::opaque(CLUSTER));
-            while rank < ranks {
-                all += ns.add(rank as usize).read();
-                rank += 1;
-            }
-            all
+            (&raw const (*all).n).read()
         }
     }
 

@@ -1,6 +1,7 @@
 //! Draws from the tokens that a row's filters keep, and what the sampling kernels write.
 
-use super::crew::{Crew, Histogram};
+use super::crew::{Crew, LIST};
+use super::histogram::Histogram;
 use super::view::{Slice, View};
 use crate::abi::kept::{KeptParams, THREADS};
 use crate::abi::{NO_TOKEN, TILE_V};
@@ -10,12 +11,15 @@ use crate::dims::output_index;
 use crate::filters::keeps;
 use crate::gumbel::Hint;
 use crate::kernels::sample_simt::row_params;
-use crate::philox::{GROUP, PAIR_BIT, Subkey};
+use crate::philox::{GROUP, PAIR, PAIR_BIT, Subkey};
 use crate::score::{RowParams, at_noise, offer_pair, score};
 use crate::status::Status;
 
 /// Groups whose bounds are kept from one look at them to the next.
 const REACHES: u32 = (size_of::<Histogram>() / size_of::<f32>()) as u32;
+
+/// Groups that may be listed.
+const LISTED: u32 = (LIST * size_of::<Key>() / size_of::<u32>()) as u32;
 
 /// A block's part of one draw.
 #[derive(Clone, Copy)]
@@ -54,12 +58,21 @@ pub(super) unsafe fn draw<const CLUSTER: u32>(
                 subkey: Subkey::new(key, draw),
                 with_margin: !sample.margins.is_null(),
             };
-            // Nothing is on the pieces now.
+            // Nothing is on the pieces now, and no keys are gathered.
             let reaches = (&raw mut (*crew.shared).pieces).cast::<f32>();
-            let floors = crew.reduce_block(|thread| to_words(drawn.floors(thread, reaches)), merge);
-            let level = drawn.level(from_words(floors));
+            let n = &raw mut (*crew.shared).n_keys;
+            let give = |thread| {
+                if thread == 0 {
+                    n.write(0);
+                }
+                to_words(drawn.floors(thread, reaches))
+            };
+            let level = drawn.level(from_words(crew.reduce_block(give, merge)));
+            let list = (&raw mut (*crew.shared).gathered.keys).cast::<u32>();
+            crew.leg(|thread| drawn.list(thread, reaches, level, (list, n)));
+            let listed = (list.cast_const(), n.read());
             let leaders =
-                crew.reduce(|thread| to_words(drawn.leaders(thread, reaches, level)), merge);
+                crew.reduce(|thread| to_words(drawn.leaders(thread, listed, level)), merge);
             let leaders = from_words(leaders);
             let is_writer = crew.rank() == 0;
             crew.leg(|thread| {
@@ -108,29 +121,53 @@ impl Draw {
         floors
     }
 
-    /// The best of the thread's tokens, as far as they reach `level`.
+    /// Lists the thread's groups that may have a token which reaches `level`, and counts them,
+    /// even where there is no room for more.
     #[inline(always)]
-    unsafe fn leaders(&self, thread: u32, reaches: *const f32, level: f32) -> Leaders {
-        let mut leaders = Leaders::NONE;
-        self.each_group(thread, |token, group| {
-            let mut reach = f32::INFINITY;
-            if group < REACHES {
-                // SAFETY: the thread has left it there.
-                reach = unsafe { reaches.add(group as usize).read() };
-            }
-            if reach == f32::NEG_INFINITY || reach < self.threshold(level, leaders) {
-                return;
-            }
-            let end = token + arch::opaque(PAIR_BIT);
-            let mut base = token;
-            while base != end {
-                // SAFETY: the values are there.
-                let y = unsafe { [self.value(base), self.value(base + PAIR_BIT)] };
-                let (threshold, subkey) = (self.threshold(level, leaders), self.subkey.opaque());
-                offer_pair(y, base, self.temperature, subkey, threshold, &mut leaders);
-                base += 1;
+    unsafe fn list(
+        &self,
+        thread: u32,
+        reaches: *const f32,
+        level: f32,
+        (list, n): (*mut u32, *mut u32),
+    ) {
+        self.each_group(thread, |_, group| {
+            // SAFETY: the thread has left it there; the list has room for so many.
+            unsafe {
+                let is_known = group < REACHES;
+                let reach =
+                    if is_known { reaches.add(group as usize).read() } else { f32::INFINITY };
+                if reach > f32::NEG_INFINITY && reach >= level {
+                    let at = arch::block_add_u32(n, 1);
+                    if at < LISTED {
+                        list.add(at as usize).write(group);
+                    }
+                }
             }
         });
+    }
+
+    /// The best of the thread's tokens, as far as they reach `level`: of the groups listed, or
+    /// of all if those are too many, threads take pairs in turn.
+    #[inline(always)]
+    unsafe fn leaders(&self, thread: u32, (list, n): (*const u32, u32), level: f32) -> Leaders {
+        const PAIRS: u32 = GROUP / PAIR as u32;
+        let mut leaders = Leaders::NONE;
+        let groups = if n <= LISTED { n } else { self.groups() };
+        let mut at = thread;
+        while at < groups * PAIRS {
+            let mut group = at / PAIRS;
+            if n <= LISTED {
+                // SAFETY: it is one of those listed.
+                group = unsafe { list.add(group as usize).read() };
+            }
+            let base = self.token(group) + at % PAIRS;
+            // SAFETY: the values are there.
+            let y = unsafe { [self.value(base), self.value(base + PAIR_BIT)] };
+            let (threshold, subkey) = (self.threshold(level, leaders), self.subkey.opaque());
+            offer_pair(y, base, self.temperature, subkey, threshold, &mut leaders);
+            at += THREADS;
+        }
         leaders
     }
 
@@ -139,10 +176,21 @@ impl Draw {
     #[inline(always)]
     fn each_group(&self, thread: u32, mut run: impl FnMut(u32, u32)) {
         let mut group = thread;
-        while group < self.slice.tiles * (TILE_V / GROUP) {
-            run(self.slice.tile_token.wrapping_add(group * GROUP), group);
+        while group < self.groups() {
+            run(self.token(group), group);
             group += THREADS;
         }
+    }
+
+    #[inline(always)]
+    fn groups(&self) -> u32 {
+        self.slice.tiles * (TILE_V / GROUP)
+    }
+
+    /// The first token of a group.
+    #[inline(always)]
+    fn token(&self, group: u32) -> u32 {
+        self.slice.tile_token.wrapping_add(group * GROUP)
     }
 
     /// The score that counts of the best two: a margin's is the second's.

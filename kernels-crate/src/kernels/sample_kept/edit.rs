@@ -3,13 +3,14 @@
 //! those of its slice.
 
 use super::crew::{Crew, key};
-use super::view::{Slice, View};
+use super::view::{Slice, TOGETHER, View};
 use super::{features, transform};
 use crate::abi::kept::{RowFeatures, THREADS};
 use crate::arch;
 use crate::candidate::Key;
 use crate::dims::first_from;
 use crate::kernels::rules;
+use crate::quotient::Lifted;
 use crate::score::token_value;
 use crate::status::Status;
 use crate::transform::{LogitTransform, add_bias};
@@ -41,7 +42,10 @@ pub(super) unsafe fn load<const CLUSTER: u32>(crew: &mut Crew<CLUSTER>, view: Vi
                 crew.leg(|thread| copy_logits(view, slice, thread));
             }
             if transform(params) != LogitTransform::NONE {
-                crew.leg(|thread| change(slice, thread, |_, x| transform(params).apply(x)));
+                let cap = Lifted::new(if params.softcap > 0.0 { params.softcap } else { 1.0 });
+                crew.leg(|thread| {
+                    slice.change(thread, |_, x| transform(params).apply_all(x, cap));
+                });
             }
             if !params.raw_values.is_null() {
                 let raw = params.raw_values.add(view.values_at(&slice));
@@ -52,13 +56,7 @@ pub(super) unsafe fn load<const CLUSTER: u32>(crew: &mut Crew<CLUSTER>, view: Vi
             }
             if !features.allow_list.is_null() {
                 let allowed = |at: u32| features.allow_list.add(at as usize).read();
-                let admit = |at, y| {
-                    let id = first_id + at;
-                    let at = first_from(features.n_allowed, id, allowed);
-                    let admitted = at < features.n_allowed && allowed(at) == id;
-                    if admitted { y } else { f32::NEG_INFINITY }
-                };
-                crew.leg(|thread| change(slice, thread, admit));
+                crew.leg(|thread| admit(slice, first_id, features.n_allowed, allowed, thread));
             }
             ban(crew, slice, first_id, &features);
             let bias_last = features.options & RowFeatures::BIAS_LAST != 0;
@@ -77,15 +75,21 @@ pub(super) unsafe fn load<const CLUSTER: u32>(crew: &mut Crew<CLUSTER>, view: Vi
         let give = |thread| {
             let (mut highest, mut lowest) = (f32::NEG_INFINITY, f32::MAX);
             let mut status = Status::OK;
-            slice.for_each(thread, |index, y| {
-                if y.is_nan() {
-                    let value = token_value(y, 0.0, &mut status);
-                    slice.values.add((index - slice.first) as usize).write(value);
+            slice.for_each_four(thread, |first, values| {
+                let (mut is_nan, mut i) = (false, 0);
+                while i < TOGETHER {
+                    let y = values[i];
+                    is_nan |= y.is_nan();
+                    // False for NaN.
+                    highest = if y > highest { y } else { highest };
+                    let lower = (y > f32::NEG_INFINITY) & (y < lowest);
+                    lowest = if lower { y } else { lowest };
+                    i += 1;
                 }
-                // False for NaN.
-                highest = if y > highest { y } else { highest };
-                let lower = (y > f32::NEG_INFINITY) & (y < lowest);
-                lowest = if lower { y } else { lowest };
+                if is_nan {
+                    let admitted = values.map(|y| token_value(y, 0.0, &mut status));
+                    slice.write_four(first - slice.first, admitted);
+                }
             });
             token_value(highest, 0.0, &mut status);
             // Any token will do: only the order of values counts.
@@ -132,17 +136,17 @@ unsafe fn copy_logits(view: View<'_>, slice: Slice, thread: u32) {
     }
 }
 
-/// Leg: changes the thread's values, by their place in the slice.
+/// Leg: bans what of the thread's tokens a list of `n` ids does not admit.
 #[inline(always)]
-unsafe fn change(slice: Slice, thread: u32, to: impl Fn(u32, f32) -> f32) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        slice.for_each(thread, |index, y| {
-            let at = index - slice.first;
-            if at < slice.len {
-                slice.values.add(at as usize).write(to(at, y));
-            }
-        });
+unsafe fn admit(slice: Slice, first_id: u32, n: u32, id: impl Fn(u32) -> u32 + Copy, thread: u32) {
+    let mut at = thread;
+    while at < slice.len {
+        let place = first_from(n, first_id + at, id);
+        if place >= n || id(place) != first_id + at {
+            // SAFETY: it is one of the slice's.
+            unsafe { slice.values.add(at as usize).write(f32::NEG_INFINITY) };
+        }
+        at += THREADS;
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::crew::{Crew, LIST, key};
 use super::edit::Edited;
+use super::histogram::Histogram;
 use super::view::View;
 use crate::candidate::Key;
 use crate::deviation::{Sums, Units};
@@ -50,20 +51,26 @@ impl Split {
         Self { by_key: true, greatest, least, shift: bits.saturating_sub(RUNGS.ilog2()) }
     }
 
-    /// The rung or piece of a token, or one that there is not.
+    /// The rung or piece of a token with this gap, or one that there is not.
     #[inline(always)]
-    fn place(self, scale: Scale, index: u32, y: f32) -> u32 {
-        if y == f32::NEG_INFINITY {
-            return RUNGS;
+    fn place(self, scale: Scale, index: u32, y: f32, gap: f32) -> u32 {
+        let mut place = scale.rung(gap);
+        if self.by_key {
+            let key = key(index, y);
+            let is_outside = (key > self.greatest) | (key < self.least);
+            let piece = self.greatest.bits().wrapping_sub(key.bits()) >> self.shift;
+            place = if is_outside { RUNGS } else { piece as u32 };
         }
-        if !self.by_key {
-            return scale.rung(scale.gap(y));
+        if y == f32::NEG_INFINITY { RUNGS } else { place }
+    }
+
+    /// Where a token counts, and with which mass.
+    #[inline(always)]
+    fn bucket(self, scale: Scale) -> impl Fn(u32, f32) -> (u32, u64) {
+        move |index, y| {
+            let gap = scale.capped_gap(y);
+            (self.place(scale, index, y, gap), scale.mass(gap))
         }
-        let key = key(index, y);
-        if key > self.greatest || key < self.least {
-            return RUNGS;
-        }
-        ((self.greatest.bits() - key.bits()) >> self.shift) as u32
     }
 }
 
@@ -84,7 +91,8 @@ impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
         let scale = self.scale_at(temperature);
         self.scale = scale;
         // SAFETY: the values are there.
-        [self.total] = unsafe { self.crew.sum(self.view, |_, y| [scale.mass(scale.gap(y))]) };
+        [self.total] =
+            unsafe { self.crew.sum(self.view, |_, y| [scale.mass(scale.capped_gap(y))]) };
     }
 
     #[inline(always)]
@@ -97,7 +105,7 @@ impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
     #[inline(always)]
     pub(super) fn moment(&mut self, last: Key) -> u64 {
         let (scale, keeps) = (self.scale, keeps(last));
-        let of = |index, y| [if keeps(index, y) { scale.moment(scale.gap(y)) } else { 0 }];
+        let of = |index, y| [if keeps(index, y) { scale.moment(scale.capped_gap(y)) } else { 0 }];
         // SAFETY: the values are there.
         let [moment] = unsafe { self.crew.sum(self.view, of) };
         moment
@@ -117,20 +125,23 @@ impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
             let mut histogram = &raw mut (*shared).ladder;
             let (mut split, mut mass_above) = (Split::RUNGS, 0);
             loop {
-                let masses = (&raw const (*histogram).masses).cast::<u64>();
-                let counts = (&raw const (*histogram).counts).cast::<u32>();
-                let place;
-                (place, left) = self.find_place(masses, counts, by_mass, left);
+                let (place, left_there) = self.find_place(histogram, by_mass, left);
                 if place == RUNGS {
                     return Cut { last: Key::NONE, mass: self.total };
                 }
-                let mass_of = |thread: u32| {
-                    [if thread < place { masses.add(thread as usize).read() } else { 0 }]
-                };
-                let [mass] = self.crew.reduce_block(mass_of, |[a], [b]| [a + b]);
-                mass_above += mass;
-                let n = counts.add(place as usize).read();
-                let is_there = move |index, y| split.place(scale, index, y) == place;
+                if by_mass {
+                    mass_above += left - left_there;
+                } else {
+                    let mass_of = |thread| {
+                        [if thread < place { Histogram::read(histogram, thread).0 } else { 0 }]
+                    };
+                    let [mass] = self.crew.reduce_block(mass_of, |[a], [b]| [a + b]);
+                    mass_above += mass;
+                }
+                left = left_there;
+                let (_, n) = Histogram::read(histogram, place);
+                let is_there =
+                    move |index, y| split.place(scale, index, y, scale.capped_gap(y)) == place;
                 if n <= LIST as u32 {
                     self.crew.gather(view, is_there);
                     let (last, mass) = self.find_key(n, by_mass, left);
@@ -139,9 +150,7 @@ impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
                 let (greatest, least) = self.ends(is_there);
                 split = Split::keys(greatest, least);
                 histogram = &raw mut (*shared).pieces;
-                let bucket =
-                    move |index, y| (split.place(scale, index, y), scale.mass(scale.gap(y)));
-                self.crew.fill(histogram, view, bucket);
+                self.crew.fill(histogram, view, split.bucket(scale));
             }
         }
     }
@@ -150,8 +159,7 @@ impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
     #[inline(always)]
     unsafe fn find_place(
         &self,
-        masses: *const u64,
-        counts: *const u32,
+        histogram: *const Histogram,
         by_mass: bool,
         goal: u64,
     ) -> (u32, u64) {
@@ -164,11 +172,8 @@ impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
                 }
             });
             let give = |thread: u32| {
-                if by_mass {
-                    masses.add(thread as usize).read()
-                } else {
-                    counts.add(thread as usize).read() as u64
-                }
+                let (mass, count) = Histogram::read(histogram, thread);
+                if by_mass { mass } else { count as u64 }
             };
             self.crew.scan(give, |thread, before, own| {
                 if before < goal && goal <= before + own {
@@ -188,12 +193,12 @@ impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
         // is written from what is read.
         unsafe {
             let shared = self.crew.shared;
-            let keys = (&raw const (*shared).keys).cast::<Key>();
+            let keys = (&raw const (*shared).gathered.keys).cast::<Key>();
             let masses = (&raw mut (*shared).masses).cast::<u64>();
             self.crew.leg(|thread| {
                 if thread < n {
                     let y = keys.add(thread as usize).read().score();
-                    masses.add(thread as usize).write(scale.mass(scale.gap(y)));
+                    masses.add(thread as usize).write(scale.mass(scale.capped_gap(y)));
                 }
             });
             self.crew.leg(|thread| {
@@ -269,11 +274,8 @@ impl<const CLUSTER: u32> Row for KeptRow<'_, CLUSTER> {
             // SAFETY: the values are there.
             unsafe {
                 let ladder = &raw mut (*self.crew.shared).ladder;
-                let bucket =
-                    |index, y| (Split::RUNGS.place(scale, index, y), scale.mass(scale.gap(y)));
-                self.crew.fill(ladder, self.view, bucket);
-                let masses = (&raw const (*ladder).masses).cast::<u64>();
-                let give = |thread: u32| [masses.add(thread as usize).read()];
+                self.crew.fill(ladder, self.view, Split::RUNGS.bucket(scale));
+                let give = |thread| [Histogram::read(ladder, thread).0];
                 [self.total] = self.crew.reduce_block(give, |[a], [b]| [a + b]);
             }
         }
@@ -296,7 +298,7 @@ impl<const CLUSTER: u32> Row for KeptRow<'_, CLUSTER> {
             return kept;
         }
         let (scale, keeps) = (self.scale, keeps(last));
-        let of = |index, y| [if keeps(index, y) { scale.mass(scale.gap(y)) } else { 0 }];
+        let of = |index, y| [if keeps(index, y) { scale.mass(scale.capped_gap(y)) } else { 0 }];
         // SAFETY: the values are there.
         let [mass] = unsafe { self.crew.sum(self.view, of) };
         Cut { last, mass }

@@ -69,7 +69,7 @@ unsafe fn of_draws<const CLUSTER: u32>(of_row: &mut KeptRow<'_, CLUSTER>) {
     }
     if CLUSTER != 1 {
         // The tokens are one block's writes.
-        arch::cluster_barrier();
+        arch::cluster_meet();
     }
     let sample = &view.params.sample;
     let mut draw = 0;
@@ -125,7 +125,7 @@ unsafe fn best<const CLUSTER: u32>(of_row: &mut KeptRow<'_, CLUSTER>) {
             let wanted = |index, y| y > f32::NEG_INFINITY && key(index, y) >= last;
             n = of_row.crew.gather(view, wanted);
         }
-        let keys = (&raw const (*of_row.crew.shared).keys).cast::<Key>();
+        let keys = (&raw const (*of_row.crew.shared).gathered.keys).cast::<Key>();
         let is_writer = of_row.crew.rank() == 0;
         let of_row = &*of_row;
         of_row.crew.leg(|thread| {

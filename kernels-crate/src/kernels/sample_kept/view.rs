@@ -19,7 +19,12 @@ pub(super) struct View<'a> {
 }
 
 /// Values of a thread that are on their way together.
-const TOGETHER: usize = 4;
+pub(super) const TOGETHER: usize = 4;
+
+/// As one read brings them.
+#[derive(Clone, Copy)]
+#[repr(C, align(16))]
+struct Four([f32; TOGETHER]);
 
 /// A block's part of a row's tokens: whole tiles, as far as the call has them.
 #[derive(Clone, Copy)]
@@ -112,32 +117,103 @@ impl<'a> View<'a> {
 }
 
 impl Slice {
-    /// Hands over the thread's tokens, by the row of their weights, and their values, and
-    /// with them some that there are not, of value `−inf`: without a branch, four are on their
-    /// way together.
+    /// Hands over the thread's tokens, by the row of their weights, and their values, and with
+    /// them some that there are not, of value `−inf`.
     ///
     /// # Safety
     /// The values are there, and no other thread writes the thread's own meanwhile.
     #[inline(always)]
     pub(super) unsafe fn for_each(&self, thread: u32, mut run: impl FnMut(u32, f32)) {
-        let mut at = thread;
-        while at < self.len {
-            let mut values = [f32::NEG_INFINITY; TOGETHER];
+        let each = |first: u32, values: [f32; TOGETHER]| {
             let mut i = 0;
             while i < TOGETHER {
-                let at = at + i as u32 * THREADS;
-                if at < self.len {
-                    // SAFETY: it is one of the slice's.
-                    values[i] = unsafe { self.values.add(at as usize).read() };
+                run(first + i as u32, values[i]);
+                i += 1;
+            }
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.for_each_four(thread, each) }
+    }
+
+    /// The same, four tokens in a row at a time, by the first.
+    ///
+    /// # Safety
+    /// As [`Self::for_each`].
+    #[inline(always)]
+    pub(super) unsafe fn for_each_four(
+        &self,
+        thread: u32,
+        mut run: impl FnMut(u32, [f32; TOGETHER]),
+    ) {
+        let mut at = TOGETHER as u32 * thread;
+        while at < self.len {
+            // SAFETY: the caller's promise.
+            run(self.first + at, unsafe { self.four(at) });
+            at += TOGETHER as u32 * THREADS;
+        }
+    }
+
+    /// The values from `at` on, `−inf` where the slice has ended.
+    #[inline(always)]
+    unsafe fn four(&self, at: u32) -> [f32; TOGETHER] {
+        let from = self.values.wrapping_add(at as usize);
+        let mut values = [f32::NEG_INFINITY; TOGETHER];
+        // SAFETY: they are the slice's.
+        unsafe {
+            if self.len - at >= TOGETHER as u32 && from.addr().is_multiple_of(size_of::<Four>()) {
+                return from.cast::<Four>().read().0;
+            }
+            let mut i = 0;
+            while i < TOGETHER {
+                if at + (i as u32) < self.len {
+                    values[i] = from.add(i).read();
                 }
                 i += 1;
             }
-            i = 0;
+        }
+        values
+    }
+
+    /// Changes the thread's values, four in a row at a time, by the place of the first in the
+    /// slice.
+    ///
+    /// # Safety
+    /// As [`Self::for_each`].
+    #[inline(always)]
+    pub(super) unsafe fn change(
+        &self,
+        thread: u32,
+        mut to: impl FnMut(u32, [f32; TOGETHER]) -> [f32; TOGETHER],
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.for_each_four(thread, |first, values| {
+                let at = first - self.first;
+                self.write_four(at, to(at, values));
+            });
+        }
+    }
+
+    /// Writes the values from `at` on, as far as the slice goes.
+    ///
+    /// # Safety
+    /// They are the thread's own.
+    #[inline(always)]
+    pub(super) unsafe fn write_four(&self, at: u32, values: [f32; TOGETHER]) {
+        let from = self.values.wrapping_add(at as usize);
+        // SAFETY: they are the slice's.
+        unsafe {
+            if self.len - at >= TOGETHER as u32 && from.addr().is_multiple_of(size_of::<Four>()) {
+                from.cast::<Four>().write(Four(values));
+                return;
+            }
+            let mut i = 0;
             while i < TOGETHER {
-                run(self.first + at + i as u32 * THREADS, values[i]);
+                if at + (i as u32) < self.len {
+                    from.add(i).write(values[i]);
+                }
                 i += 1;
             }
-            at += TOGETHER as u32 * THREADS;
         }
     }
 
@@ -158,9 +234,6 @@ impl Slice {
     /// `at` is what [`Self::whole_group`] told.
     #[inline(always)]
     pub(super) unsafe fn highest_of_group(&self, at: u32, thread: u32) -> f32 {
-        #[derive(Clone, Copy)]
-        #[repr(C, align(16))]
-        struct Four([f32; 4]);
         const FOURS: u32 = GROUP / 4;
         let mut highest = f32::NEG_INFINITY;
         let mut i = 0;
