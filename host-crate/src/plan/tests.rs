@@ -179,6 +179,43 @@ fn rules_alone_are_applied_at_once_where_tiles_are_small() {
 }
 
 #[test]
+fn log_probabilities_alone_keep_no_values_where_tiles_are_small() {
+    let plan = |batch, features, forced: Option<&str>| {
+        let problem = Problem::builder(batch, 1_000, 64).features(features).build().unwrap();
+        Plan::for_gpu(&problem, &H200, forced).unwrap()
+    };
+    let raw = Wanted::LOGPROBS;
+    let alone = Features { raw, ..Features::NONE };
+    for (batch, features, forced, sums_up) in [
+        (1, alone, None, true),
+        (64, Features { processed: raw, ..alone }, None, true),
+        (3, Features { filters: true, ..alone }, None, true),
+        (65, alone, None, false),
+        (65, alone, Some("mma_b64_bf16"), false),
+        (64, alone, Some("mma_b64_bf16"), true),
+        (1, alone, Some("simt"), false),
+        (1, Features { rules: true, ..alone }, None, false),
+        (1, Features { processed: Wanted { best: 1, ..raw }, ..alone }, None, false),
+    ] {
+        let plan = plan(batch, features, forced);
+        assert_eq!(plan.log_sum_exp.is_some(), sums_up, "{batch} {features:?} {forced:?}");
+        assert_eq!(plan.finish.is_none(), sums_up && !features.filters, "{batch} {features:?}");
+    }
+    let one = plan(1, alone, None);
+    let LogSumExp { grid, n_partials, partials, .. } = one.log_sum_exp.unwrap();
+    // Eight tiles, a block each, of eight warps that sum up; the sums lie behind the values.
+    assert_eq!((one.grid, grid, n_partials), (8, 1, 64));
+    assert_eq!((partials, one.kept_bytes), ([Some(4_000), None], 4_000 + 64 * 8));
+    assert!(one.to_string().contains("\nthen             flash_sampling_log_sum_exp\n"));
+    let both = plan(2, Features { processed: raw, filters: true, ..alone }, None);
+    let behind_lists = 2 * 2 * 4_000;
+    let second = behind_lists + 2 * 64 * 8;
+    let partials = both.log_sum_exp.unwrap().partials;
+    assert_eq!(partials, [Some(behind_lists), Some(second)]);
+    assert!(both.applies_rules && both.finish.unwrap().kept_bytes == behind_lists);
+}
+
+#[test]
 fn every_variant_is_chosen_or_refused() {
     let plan = plan(&problem(8));
     assert_eq!(plan.refused.len() + 1, VARIANTS.len());

@@ -9,8 +9,10 @@ use crate::error::{Error, Param};
 use crate::report::Wanted;
 
 /// What a call may ask for beyond temperature and key. On a GPU, a call with any of it keeps
-/// values in memory and launches a second kernel, which finishes the rows; only with
-/// rules alone it may do without ([`Plan::applies_rules`](crate::Plan::applies_rules)).
+/// values in memory and launches a second kernel, which finishes the rows; with rules alone it
+/// may do without ([`Plan::applies_rules`](crate::Plan::applies_rules)), and with
+/// log-probabilities alone the second kernel needs no values
+/// ([`Plan::log_sum_exp`](crate::Plan::log_sum_exp)).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Features {
     /// Whether rows may have penalties and rules for single tokens.
