@@ -14,8 +14,8 @@
 //! *Preconditions*: the sampling kernel, and the one that finishes rows if there is one, have
 //! ended; the partial sums and the values of the drawn tokens are there.
 
-use crate::abi::NO_TOKEN;
 use crate::abi::kept::{KeptParams, LOG_SUM_EXP_THREADS as THREADS, ReportParams, values_stride};
+use crate::abi::{NO_TOKEN, SampleParams};
 use crate::arch::{self, PerThread};
 use crate::dims::{offset, output_index};
 use crate::partial_sum::{PartialSum, report_temperature};
@@ -69,31 +69,45 @@ unsafe fn of_distribution(params: &KeptParams, shared: *mut Shared, row: u32, pa
         };
         let n = sample.n_partials;
         let of_this_row = partials.add(offset(row, n as u64, 0) as usize);
+        // A thread's first draw: its value is on its way while the sums are.
+        let mut firsts = PerThread::<Option<f32>, THREADS_LEN>::new(None);
+        arch::leg(&mut firsts, |thread, first| {
+            if thread < sample.draws {
+                *first = drawn_value(sample, row, thread);
+            }
+        });
         let give = |thread| [of_thread(of_this_row, n, thread, inverse).bits()];
         let slots = shared.cast();
         let [whole] = arch::block_reduce::<1, THREADS_LEN>(slots, give, merge);
         let whole = PartialSum::from_bits(whole);
-        let mut none = PerThread::<(), THREADS_LEN>::new(());
-        arch::leg(&mut none, |thread, ()| {
+        arch::leg(&mut firsts, |thread, first| {
             if thread == 0 {
                 let log_sum_exp = whole.log_sum_exp(temperature);
                 report.log_sum_exps.add(row as usize).write(log_sum_exp);
             }
-            let mut draw = thread;
+            let (mut draw, mut value) = (thread, *first);
             while draw < sample.draws {
+                let logprob = value.map_or(f32::NEG_INFINITY, |y| whole.logprob(y, temperature));
                 let at = output_index(row, sample.draws, draw) as usize;
-                let token = sample.tokens.add(at).read();
-                let mut logprob = f32::NEG_INFINITY;
-                if token != NO_TOKEN {
-                    let index = token - sample.first_token;
-                    let place = offset(row, values_stride(sample.vocab), index);
-                    let y = sample.drawn_values.add(place as usize).read();
-                    logprob = whole.logprob(y, temperature);
-                }
                 report.logprobs.add(at).write(logprob);
                 draw += THREADS;
+                if draw < sample.draws {
+                    value = drawn_value(sample, row, draw);
+                }
             }
         });
+    }
+}
+
+/// The value of a token that was drawn; none where none was.
+#[inline(always)]
+unsafe fn drawn_value(sample: &SampleParams, row: u32, draw: u32) -> Option<f32> {
+    // SAFETY: the caller's promise; `row < B`, `draw < S`.
+    unsafe {
+        let token = sample.tokens.add(output_index(row, sample.draws, draw) as usize).read();
+        let index = token.wrapping_sub(sample.first_token);
+        let at = offset(row, values_stride(sample.vocab), index) as usize;
+        (token != NO_TOKEN).then(|| sample.drawn_values.add(at).read())
     }
 }
 

@@ -121,7 +121,6 @@ pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize>(
             item += blocks;
             // Report once for each run of tiles of one batch tile.
             if item >= schedule.items() || schedule.tile(item).tile_b != tile.tile_b {
-                sieve.leave_sums((1, 0));
                 let done = workspace.tiles_done(tile.tile_b);
                 if arch::block_arrive(done, tiles_done, schedule.tiles_v) {
                     let rows = (first_row, (first_row + tile_b).min(params.batch));
@@ -131,6 +130,7 @@ pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize>(
                     finish::clear(&workspace, rows, tile.tile_b, thread, mma::THREADS);
                 }
                 tiles_done = 0;
+                sieve.leave_sums((1, 0));
             }
         }
     }

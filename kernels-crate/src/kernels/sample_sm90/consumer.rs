@@ -177,7 +177,6 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
             item += call.step * turns as u64;
             // Report once for each run of tiles of one batch tile.
             if item >= call.schedule.items() || call.schedule.tile(item).tile_b != tile.tile_b {
-                sieve.leave_sums((sm90::GROUPS, group));
                 let workspace = Workspace::new(call.params, arch::opaque(call.params.batch));
                 let done = workspace.tiles_done(tile.tile_b);
                 let meeting = (barrier, sm90::GROUP_THREADS);
@@ -193,6 +192,7 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
                     finish::clear(&workspace, rows, tile.tile_b, thread, threads);
                 }
                 tiles_done = 0;
+                sieve.leave_sums((sm90::GROUPS, group));
             }
         }
     }
