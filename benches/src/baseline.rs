@@ -24,7 +24,7 @@ static TRANSPOSED: i32 = 1;
 const INPUTS: sys::cudaDataType = sys::cudaDataType::CUDA_R_16BF;
 
 /// The product alone, with the algorithm that the library's heuristic puts first:
-/// bf16 inputs, f32 accumulation, [`Logits::Bf16`].
+/// bf16 inputs, f32 accumulation, bf16 logits `[B, V]`.
 #[derive(Debug)]
 pub struct Cublas {
     handle: sys::cublasLtHandle_t,

@@ -131,12 +131,16 @@ fn agreements(session: &Session, shape: &Shape, batch: u32) -> anyhow::Result<Ve
     let (weights, states) = (&weights, states.address());
     let separate = Separate::new(session, &small, batch, states, INTEGERS_TEMPERATURE)?;
     let lists = Lists::new(VOCAB);
-    let agree = |feature: &Feature<'_>| {
+    let agree = |feature: &Feature<'_>| -> anyhow::Result<bool> {
         let ours = FeatureCall::new(&session.sampler, gpu, &small, batch, states, feature)?;
         let separate = separate.call(feature)?;
         Ok(tokens(&ours, weights)? == tokens(&*separate, weights)?)
     };
-    features(&lists, INTEGERS_TEMPERATURE).iter().map(agree).collect()
+    let features = features(&lists, INTEGERS_TEMPERATURE);
+    let named = |feature: &Feature<'_>| {
+        agree(feature).with_context(|| format!("{}, from small integers", feature.name))
+    };
+    features.iter().map(named).collect()
 }
 
 /// The tokens that a call draws over these weights, which have its shape.
