@@ -41,7 +41,8 @@ struct Options {
     /// Also times calls that may start before the one before has ended.
     #[arg(long)]
     programmatic: bool,
-    /// Times the plain call and calls whose rows ask for more, and nothing else.
+    /// Times the plain call and calls whose rows ask for more, each beside cuBLASLt's product
+    /// and a sampler apart, and nothing else.
     #[arg(long)]
     features: bool,
     /// The cuBLASLt library, such as `…/libcublasLt.so.13`, if the loader does not find it.
@@ -153,11 +154,11 @@ fn measure_features(
 ) -> anyhow::Result<()> {
     use std::time::{Duration, Instant};
 
-    use flash_sampling_benches::features;
+    use flash_sampling_benches::{costs, features};
 
     let begin = Instant::now();
     let stem = PathBuf::from(format!("{}-features", stem.display()));
-    let mut costs = Vec::new();
+    let mut measured = Vec::new();
     let cells = cells(options);
     for cells in cells.chunk_by(|(a, _), (b, _)| a == b) {
         let rows = cells.iter().map(|&(_, batch)| batch).max().unwrap_or(1);
@@ -168,12 +169,11 @@ fn measure_features(
                 continue;
             }
             for cost in features::costs(session, shape, *batch, &data)? {
-                let features::Cost { feature, median_us, ratio, .. } = &cost;
-                println!("{} B={batch} | {feature} | {median_us:.1} | {ratio:.3}", shape.name);
-                costs.push(cost);
+                println!("{} {}", shape.name, cost.row());
+                measured.push(cost);
             }
             // What was measured before an error is worth a report.
-            features::write(&stem, provenance, &costs)?;
+            costs::write(&stem, provenance, &measured)?;
         }
     }
     Ok(())

@@ -50,6 +50,17 @@ impl Lists {
 }
 
 impl Feature<'_> {
+    /// Whether it changes neither values nor which tokens may be drawn.
+    pub fn draws_plainly(&self) -> bool {
+        let Self { params, rules, transform, .. } = self;
+        *transform == LogitTransform::NONE && !rules.edits(params) && !params.filters()
+    }
+
+    /// Whether it wants a report.
+    pub fn reports(&self) -> bool {
+        self.raw.any() || self.processed.any()
+    }
+
     /// Checks a row's token and status: the rules admit the token.
     ///
     /// # Panics

@@ -6,6 +6,8 @@ use std::rc::Rc;
 
 use anyhow::{Context, ensure};
 use cudarc::cublaslt::{result, sys};
+use flash_sampling_kernels::abi::kept::values_stride;
+use half::bf16;
 
 use crate::contender::{Call, Contender, Outcome};
 use crate::gpu::{Buffer, Gpu};
@@ -17,6 +19,9 @@ const WORKSPACE_BYTES: u64 = 32 << 20;
 
 /// `CUBLAS_OP_T` of the library's `cublas_api.h`.
 static TRANSPOSED: i32 = 1;
+
+/// The type of weights and hidden states.
+const INPUTS: sys::cudaDataType = sys::cudaDataType::CUDA_R_16BF;
 
 /// The product alone, with the algorithm that the library's heuristic puts first:
 /// bf16 inputs, f32 accumulation, bf16 logits `[B, V]`.
@@ -74,7 +79,41 @@ impl Contender for Rc<Cublas> {
         batch: u32,
         hidden_states: u64,
     ) -> anyhow::Result<Box<dyn Call + 'a>> {
-        Ok(Box::new(Product::new(self, gpu, shape, batch, hidden_states)?))
+        let product = Product::new(self, gpu, shape, batch, hidden_states, Logits::Bf16)?;
+        Ok(Box::new(product))
+    }
+}
+
+/// How a product's logits are stored.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Logits {
+    /// `[B, V]` bf16.
+    Bf16,
+    /// `[B, kept::values_stride(V)]` f32, the first V of each row written: what the kernel that
+    /// finishes rows reads.
+    F32,
+}
+
+impl Logits {
+    const fn dtype(self) -> sys::cudaDataType {
+        match self {
+            Self::Bf16 => sys::cudaDataType::CUDA_R_16BF,
+            Self::F32 => sys::cudaDataType::CUDA_R_32F,
+        }
+    }
+
+    const fn element_bytes(self) -> usize {
+        match self {
+            Self::Bf16 => size_of::<bf16>(),
+            Self::F32 => size_of::<f32>(),
+        }
+    }
+
+    const fn stride(self, vocab: u32) -> u64 {
+        match self {
+            Self::Bf16 => vocab as u64,
+            Self::F32 => values_stride(vocab),
+        }
     }
 }
 
@@ -83,6 +122,7 @@ pub(crate) struct Product<'a> {
     cublas: &'a Cublas,
     gpu: &'a Gpu,
     hidden_states: u64,
+    stored: Logits,
     logits: Buffer,
     workspace: Buffer,
     operation: Operation,
@@ -96,21 +136,29 @@ impl<'a> Product<'a> {
         shape: &Shape,
         batch: u32,
         hidden_states: u64,
+        stored: Logits,
     ) -> anyhow::Result<Self> {
-        let operation = Operation::new(shape, batch)?;
+        let operation = Operation::new(shape, batch, stored)?;
         let algorithm = operation.heuristic(cublas)?;
+        let elements = u64::from(batch) * stored.stride(shape.vocab);
         Ok(Self {
             cublas,
             gpu,
             hidden_states,
-            logits: gpu.allocate(u64::from(batch) * u64::from(shape.vocab) * 2)?,
+            stored,
+            logits: gpu.allocate(elements * stored.element_bytes() as u64)?,
             workspace: gpu.allocate(WORKSPACE_BYTES)?,
             operation,
             algorithm,
         })
     }
 
-    /// Address of the logits `[B, V]` bf16.
+    /// Bytes of the logits.
+    pub(crate) fn logits_bytes(&self) -> u64 {
+        self.logits.bytes() as u64
+    }
+
+    /// Address of the logits.
     pub(crate) const fn logits(&self) -> u64 {
         self.logits.address()
     }
@@ -157,7 +205,9 @@ impl Call for Product<'_> {
     }
 
     fn outcome(&self) -> anyhow::Result<Outcome> {
-        Ok(Outcome::Logits(self.gpu.download(&self.logits, self.logits.bytes() / 2)?))
+        ensure!(matches!(self.stored, Logits::Bf16), "only bf16 logits are compared");
+        let count = self.logits.bytes() / self.stored.element_bytes();
+        Ok(Outcome::Logits(self.gpu.download(&self.logits, count)?))
     }
 }
 
@@ -171,7 +221,7 @@ struct Operation {
 }
 
 impl Operation {
-    fn new(shape: &Shape, batch: u32) -> anyhow::Result<Self> {
+    fn new(shape: &Shape, batch: u32, stored: Logits) -> anyhow::Result<Self> {
         let description = Description(result::create_matmul_desc(
             sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
             sys::cudaDataType::CUDA_R_32F,
@@ -187,9 +237,9 @@ impl Operation {
         }?;
         Ok(Self {
             description,
-            weights: Layout::new(shape.hidden, shape.vocab)?,
-            hidden_states: Layout::new(shape.hidden, batch)?,
-            logits: Layout::new(shape.vocab, batch)?,
+            weights: Layout::new(INPUTS, shape.hidden, shape.vocab, shape.hidden.into())?,
+            hidden_states: Layout::new(INPUTS, shape.hidden, batch, shape.hidden.into())?,
+            logits: Layout::new(stored.dtype(), shape.vocab, batch, stored.stride(shape.vocab))?,
         })
     }
 
@@ -221,14 +271,14 @@ impl Operation {
     }
 }
 
-/// A column-major bf16 matrix without gaps.
+/// A column-major matrix.
 struct Layout(sys::cublasLtMatrixLayout_t);
 
 impl Layout {
-    fn new(rows: u32, columns: u32) -> anyhow::Result<Self> {
-        let dtype = sys::cudaDataType::CUDA_R_16BF;
-        let (rows, columns) = (u64::from(rows), u64::from(columns));
-        Ok(Self(result::create_matrix_layout(dtype, rows, columns, rows as i64)?))
+    /// `stride` elements lie between the begins of two columns.
+    fn new(dtype: sys::cudaDataType, rows: u32, columns: u32, stride: u64) -> anyhow::Result<Self> {
+        let stride = i64::try_from(stride)?;
+        Ok(Self(result::create_matrix_layout(dtype, rows.into(), columns.into(), stride)?))
     }
 }
 

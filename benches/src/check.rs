@@ -33,19 +33,7 @@ pub fn check(
     shape: &Shape,
     batch: u32,
 ) -> anyhow::Result<()> {
-    let hidden = if shape.hidden < HIDDEN { shape.hidden } else { HIDDEN + shape.hidden % HIDDEN };
-    let small = Shape { name: shape.name, vocab: VOCAB, hidden };
-    let mut random = SmallRng::seed_from_u64(u64::from(batch) << 32 | u64::from(hidden));
-    let weights: Vec<_> = (0..VOCAB * hidden)
-        .map(|_| bf16::from_f32(random.random_range(-BOUND..=BOUND) as f32))
-        .collect();
-    let mut hidden_states = vec![bf16::ZERO; (batch * hidden) as usize];
-    for state in hidden_states.chunks_exact_mut(hidden as usize) {
-        for _ in 0..NONZERO {
-            let d = random.random_range(0..state.len());
-            state[d] = if random.random() { bf16::ONE } else { bf16::NEG_ONE };
-        }
-    }
+    let (small, weights, hidden_states) = small_integers(shape, VOCAB, batch);
     let on_device = [gpu.upload(&weights)?, gpu.upload(&hidden_states)?];
 
     let call = contender.prepare(gpu, &small, batch, on_device[1].address())?;
@@ -59,6 +47,29 @@ pub fn check(
         }
         Outcome::Logits(logits) => check_logits(&logits, &weights, &hidden_states, &small, batch),
     }
+}
+
+/// A shape with `vocab` tokens and the hidden size of `shape`, cut, and for it weights and
+/// hidden states of small integers.
+pub(crate) fn small_integers(
+    shape: &Shape,
+    vocab: u32,
+    batch: u32,
+) -> (Shape, Vec<bf16>, Vec<bf16>) {
+    let hidden = if shape.hidden < HIDDEN { shape.hidden } else { HIDDEN + shape.hidden % HIDDEN };
+    let small = Shape { name: shape.name, vocab, hidden };
+    let mut random = SmallRng::seed_from_u64(u64::from(batch) << 32 | u64::from(hidden));
+    let weights = (0..vocab * hidden)
+        .map(|_| bf16::from_f32(random.random_range(-BOUND..=BOUND) as f32))
+        .collect();
+    let mut hidden_states = vec![bf16::ZERO; (batch * hidden) as usize];
+    for state in hidden_states.chunks_exact_mut(hidden as usize) {
+        for _ in 0..NONZERO {
+            let d = random.random_range(0..state.len());
+            state[d] = if random.random() { bf16::ONE } else { bf16::NEG_ONE };
+        }
+    }
+    (small, weights, hidden_states)
 }
 
 fn check_tokens(

@@ -1,6 +1,7 @@
 //! The card as an engine on cudarc would hold it: memory, one stream, graphs, events.
 
 use std::ffi::c_void;
+use std::ptr::without_provenance_mut;
 use std::sync::Arc;
 
 use anyhow::{Context, ensure};
@@ -34,6 +35,11 @@ impl Buffer {
     /// Address on the device, aligned to 256 bytes at least.
     pub const fn address(&self) -> u64 {
         self.address
+    }
+
+    /// The address as a kernel's parameter.
+    pub const fn pointer<T>(&self) -> *mut T {
+        without_provenance_mut(self.address as usize)
     }
 
     /// Size.

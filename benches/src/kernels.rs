@@ -1,15 +1,14 @@
 //! The kernels that only benchmarks run: `benches/kernels`, as PTX.
 
 use std::ffi::{CStr, c_void};
-use std::ptr::{null, null_mut, without_provenance, without_provenance_mut};
 use std::rc::Rc;
 
 use anyhow::{Context, ensure};
 use cudarc::driver::result::{self, module};
 use cudarc::driver::sys::{CUfunction, CUmodule};
-use flash_sampling_kernels::abi::{Dtype, SampleParams, WorkspaceLayout};
+use flash_sampling_kernels::abi::WorkspaceLayout;
 
-use crate::baseline::{Cublas, Product};
+use crate::baseline::{Cublas, Logits, Product};
 use crate::contender::{Call, Contender, Outcome};
 use crate::gpu::{Buffer, Gpu};
 use crate::report::CUBLAS_SAMPLED;
@@ -64,7 +63,7 @@ impl Kernels {
             [(&raw mut address).cast(), (&raw mut quads).cast(), (&raw mut sink).cast()];
         // SAFETY: the arguments are those of the entry; `data` has so many quads in whole
         // steps, and `sink` more than a word.
-        unsafe { launch(gpu, self.read, READ_BLOCKS, READ_THREADS, &mut arguments) }
+        unsafe { launch(gpu, self.read, READ_BLOCKS, READ_THREADS, 0, &mut arguments) }
     }
 }
 
@@ -75,18 +74,21 @@ impl Drop for Kernels {
     }
 }
 
+/// Launches so many blocks, each with dynamic shared memory of so many bytes.
+///
 /// # Safety
 /// The arguments are those of `function`, with what it asks of them.
-unsafe fn launch(
+pub(crate) unsafe fn launch(
     gpu: &Gpu,
     function: CUfunction,
     blocks: u32,
     threads: u32,
+    shared_bytes: u32,
     arguments: &mut [*mut c_void],
 ) -> anyhow::Result<()> {
     let (grid, block) = ((blocks, 1, 1), (threads, 1, 1));
     // SAFETY: the caller's promise.
-    unsafe { result::launch_kernel(function, grid, block, 0, gpu.stream(), arguments) }?;
+    unsafe { result::launch_kernel(function, grid, block, shared_bytes, gpu.stream(), arguments) }?;
     Ok(())
 }
 
@@ -98,11 +100,17 @@ pub struct CublasSampled {
     pub cublas: Rc<Cublas>,
     /// The sampling.
     pub kernels: Rc<Kernels>,
+    /// Of every row.
+    pub temperature: f32,
 }
 
 impl Contender for CublasSampled {
     fn name(&self) -> &str {
         CUBLAS_SAMPLED
+    }
+
+    fn temperature(&self) -> f32 {
+        self.temperature
     }
 
     fn prepare<'a>(
@@ -114,15 +122,15 @@ impl Contender for CublasSampled {
     ) -> anyhow::Result<Box<dyn Call + 'a>> {
         ensure!(shape.vocab.is_multiple_of(8), "V is no multiple of 8");
         let workspace_bytes = WorkspaceLayout::new(batch, 1).bytes;
+        let product = Product::new(&self.cublas, gpu, shape, batch, hidden_states, Logits::Bf16)?;
         let blocks = shape.vocab.div_ceil(SAMPLE_THREADS * SAMPLE_TOKENS);
         Ok(Box::new(SampledCall {
-            product: Product::new(&self.cublas, gpu, shape, batch, hidden_states)?,
+            product,
             kernels: &self.kernels,
             gpu,
-            rows: Rows::new(gpu, batch, self.temperature(), workspace_bytes)?,
+            rows: Rows::new(gpu, batch, self.temperature, workspace_bytes)?,
             blocks: blocks.checked_mul(batch).context("too many blocks")?,
             shape: *shape,
-            batch,
         }))
     }
 }
@@ -134,7 +142,6 @@ struct SampledCall<'a> {
     rows: Rows,
     blocks: u32,
     shape: Shape,
-    batch: u32,
 }
 
 impl Call for SampledCall<'_> {
@@ -145,44 +152,14 @@ impl Call for SampledCall<'_> {
     unsafe fn enqueue(&self, weights: u64) -> anyhow::Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.product.enqueue(weights) }?;
-        let address = |buffer: &Buffer| buffer.address() as usize;
-        let Rows { temperatures, seeds, positions, tokens, status, workspace, .. } = &self.rows;
         let mut logits = self.product.logits();
-        let mut params = SampleParams {
-            bias: null(),
-            temperatures: without_provenance(address(temperatures)),
-            seeds: without_provenance(address(seeds)),
-            positions: without_provenance(address(positions)),
-            tokens: without_provenance_mut(address(tokens)),
-            status: without_provenance_mut(address(status)),
-            scores: null_mut(),
-            margins: null_mut(),
-            workspace: without_provenance_mut(address(workspace)),
-            values: null_mut(),
-            listed: null_mut(),
-            drawn_values: null_mut(),
-            partials: [null_mut(); 2],
-            tallies: null_mut(),
-            features: null(),
-            weights_stride: self.shape.hidden.into(),
-            hidden_stride: self.shape.hidden.into(),
-            batch: self.batch,
-            vocab: self.shape.vocab,
-            hidden: self.shape.hidden,
-            draws: 1,
-            first_token: 0,
-            weights_dtype: Dtype::Bf16 as u32,
-            hidden_dtype: Dtype::Bf16 as u32,
-            n_partials: 0,
-            skips_banned: 0,
-            applies_rules: 0,
-        };
+        let mut params = self.rows.sample_params(&self.shape);
         let mut arguments = [(&raw mut logits).cast(), (&raw mut params).cast()];
         let function = self.kernels.sample_logits;
         // SAFETY: the arguments are those of the entry, V is a multiple of 8, and the
         // grid is B times the blocks of a row; the buffers live as long as the call, the
         // workspace was cleared on this stream, and the logits are written before, on it.
-        unsafe { launch(self.gpu, function, self.blocks, SAMPLE_THREADS, &mut arguments) }
+        unsafe { launch(self.gpu, function, self.blocks, SAMPLE_THREADS, 0, &mut arguments) }
     }
 
     fn poison(&self) -> anyhow::Result<()> {

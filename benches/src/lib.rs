@@ -2,15 +2,18 @@
 //!
 //! `decode.rs` measures whole calls on a GPU: ours, the product alone through
 //! cuBLASLt, and the product followed by a sampling kernel, in alternation.
-//! [`report`] and [`plot`] turn its rows into files, and need no GPU.
+//! [`report`], [`plot`] and [`costs`] turn its rows into files, and need no GPU.
 
 pub mod asked;
 pub mod ceilings;
+pub mod costs;
 pub mod plot;
 pub mod report;
 pub mod shapes;
 pub mod timing;
 
+#[cfg(feature = "cuda")]
+pub mod asked_rows;
 #[cfg(feature = "cuda")]
 pub mod baseline;
 #[cfg(feature = "cuda")]
@@ -19,6 +22,8 @@ pub mod bursts;
 pub mod check;
 #[cfg(feature = "cuda")]
 pub mod contender;
+#[cfg(feature = "cuda")]
+pub mod feature_call;
 #[cfg(feature = "cuda")]
 pub mod features;
 #[cfg(feature = "cuda")]
@@ -33,5 +38,7 @@ pub mod ours;
 pub mod rates;
 #[cfg(feature = "cuda")]
 pub mod rows;
+#[cfg(feature = "cuda")]
+pub mod separate;
 #[cfg(feature = "cuda")]
 pub mod session;

@@ -1,6 +1,6 @@
 //! The rates of the card at hand, measured in the same run as the calls.
 
-use crate::baseline::{Cublas, Product};
+use crate::baseline::{Cublas, Logits, Product};
 use crate::bursts::{Burst, cooled};
 use crate::gpu::Gpu;
 use crate::kernels::Kernels;
@@ -46,7 +46,7 @@ pub fn memory_tbps(gpu: &Gpu, meter: &Meter, kernels: &Kernels) -> anyhow::Resul
 pub fn product_tflops(gpu: &Gpu, meter: &Meter, cublas: &Cublas) -> anyhow::Result<f64> {
     let shape = Shape { name: "square", vocab: PRODUCT, hidden: PRODUCT };
     let matrices = gpu.random(2, u64::from(PRODUCT).pow(2), 1.0, 2)?;
-    let call = Product::new(cublas, gpu, &shape, PRODUCT, matrices[1].address())?;
+    let call = Product::new(cublas, gpu, &shape, PRODUCT, matrices[1].address(), Logits::Bf16)?;
     let us = median_us(gpu, meter, Burst::of_call(gpu, &call, &matrices[..1], 1_500.0)?)?;
     Ok(2.0 * f64::from(PRODUCT).powi(3) / us * 1e-6)
 }

@@ -56,6 +56,9 @@ pub struct Settings {
 /// The card, ready, and the contenders.
 pub struct Session {
     contenders: Vec<Box<dyn Contender>>,
+    pub(crate) kernels: Rc<Kernels>,
+    /// cuBLASLt, or why there is none.
+    pub(crate) cublas: Result<Rc<Cublas>, String>,
     pub(crate) sampler: Rc<Sampler<Cuda>>,
     pub(crate) gpu: Gpu,
     pub(crate) meter: Meter,
@@ -82,7 +85,9 @@ impl Session {
         let gpu = Gpu::open(settings.device as usize)?;
         let meter = Meter::open(settings.device);
         let kernels = Rc::new(Kernels::load(&gpu)?);
-        let cublas = Cublas::load(settings.cublaslt.as_deref());
+        let cublas = Cublas::load(settings.cublaslt.as_deref())
+            .map(Rc::new)
+            .map_err(|error| format!("{error:#}"));
         let mut provenance = provenance(&gpu, &meter)?;
         let mut fact = |name: &str, value: String| provenance.push((name.into(), value));
         let rates = rates::memory_tbps(&gpu, &meter, &kernels)?;
@@ -94,7 +99,7 @@ impl Session {
                 let rate = rates::product_tflops(&gpu, &meter, cublas)?;
                 fact("bf16 product, 8,192³", format!("{rate:.0} TFLOP/s"));
             }
-            Err(error) => fact("cuBLASLt", format!("not run: {error:#}")),
+            Err(reason) => fact("cuBLASLt", format!("not run: {reason}")),
         }
         fact("inputs", "bf16 normals; logits have unit variance".into());
         fact(
@@ -105,9 +110,19 @@ impl Session {
             ),
         );
         let sampler = sampler(settings, settings.variant.as_deref())?;
-        let contenders = contenders(settings, &sampler, cublas, kernels)?;
+        let contenders = contenders(settings, &sampler, &cublas, &kernels)?;
         let Settings { repeats, sustained, .. } = *settings;
-        Ok(Self { gpu, meter, sampler, contenders, repeats, sustained, provenance })
+        Ok(Self {
+            contenders,
+            kernels,
+            cublas,
+            sampler,
+            gpu,
+            meter,
+            repeats,
+            sustained,
+            provenance,
+        })
     }
 
     /// Where the numbers come from: date, code, card, rates, command.
@@ -240,8 +255,8 @@ fn sampler(settings: &Settings, variant: Option<&str>) -> anyhow::Result<Rc<Samp
 fn contenders(
     settings: &Settings,
     planned: &Rc<Sampler<Cuda>>,
-    cublas: anyhow::Result<Cublas>,
-    kernels: Rc<Kernels>,
+    cublas: &Result<Rc<Cublas>, String>,
+    kernels: &Rc<Kernels>,
 ) -> anyhow::Result<Vec<Box<dyn Contender>>> {
     let mut contenders: Vec<Box<dyn Contender>> = vec![
         Box::new(Ours::new(Rc::clone(planned), OURS.into(), 1.0)),
@@ -256,13 +271,14 @@ fn contenders(
         let forced = sampler(settings, Some(name))?;
         contenders.push(Box::new(Ours::new(forced, format!("{OURS} {name}"), 1.0)));
     }
-    match cublas.map(Rc::new) {
+    match cublas {
         Ok(cublas) => {
+            let (cublas, kernels) = (Rc::clone(cublas), Rc::clone(kernels));
             contenders.push(Box::new(Rc::clone(&cublas)));
-            contenders.push(Box::new(CublasSampled { cublas, kernels }));
+            contenders.push(Box::new(CublasSampled { cublas, kernels, temperature: 1.0 }));
         }
-        Err(error) => {
-            let absent = |name| Absent { name, reason: format!("{error:#}") };
+        Err(reason) => {
+            let absent = |name| Absent { name, reason: reason.clone() };
             contenders.push(Box::new(absent(CUBLAS)));
             contenders.push(Box::new(absent(CUBLAS_SAMPLED)));
         }

@@ -58,7 +58,7 @@ use crate::error::Error;
 use crate::matrix::MatrixRef;
 use crate::output::Output;
 use crate::params::SamplingParams;
-use crate::plan::{DeviceLimits, Plan};
+use crate::plan::{DeviceLimits, Finish, Plan};
 use crate::problem::{Features, Problem};
 use crate::sampler::{Sampler, check_rows};
 use crate::token_rules::{TokenRules, check_token_rules};
@@ -268,6 +268,14 @@ impl Sampler<Cuda> {
         }
         let rows = HostRows { hidden_states, params: rows, rules: token_rules };
         self.backend.sample(&problem, head.memory(), rows, output)
+    }
+
+    /// The kernel that finishes rows of a plan of this sampler, as a `CUfunction` of the device's
+    /// primary context, valid as long as the sampler: for who launches it behind a product of
+    /// their own.
+    #[doc(hidden)]
+    pub fn finish_entry(&self, finish: &Finish) -> Result<*mut c_void, Error> {
+        self.backend.finish_entry(finish)
     }
 
     /// The noise of `words` consecutive words, as the device computes it.

@@ -10,6 +10,7 @@ pub(super) use super::memory::HeadMemory;
 use super::device::Device;
 use super::driver::{self, check};
 use super::easy::EasyDoor;
+use super::finish;
 use super::launch;
 use super::module::Module;
 use super::probe;
@@ -18,7 +19,7 @@ use crate::backend::Backend;
 use crate::error::{Call, Error, Need};
 use crate::matrix::MatrixRef;
 use crate::output::Output;
-use crate::plan::{DeviceLimits, Plan};
+use crate::plan::{DeviceLimits, Finish, Plan};
 use crate::problem::Problem;
 
 /// A CUDA device, as the back end of a [`Sampler`](crate::Sampler).
@@ -134,6 +135,10 @@ impl Cuda {
         let result = easy.sample((problem, &plan), head, rows, output, launch);
         self.planned = Some((*problem, plan));
         result
+    }
+
+    pub(super) fn finish_entry(&self, finish: &Finish) -> Result<*mut c_void, Error> {
+        finish::entry(&self.module, finish)
     }
 
     pub(super) fn probe_noise(&self, first_word: u32, words: u32) -> Result<Vec<f32>, Error> {
