@@ -191,15 +191,18 @@ impl Left {
             let end = (begin + i64::from(TILE_V)).min(vocab.into());
             let indices = begin.max(0) as u32..end as u32;
             let highest = shortlist::of_height(left.tally.highest);
-            let tally = &raw const *left.tally;
+            let bins = left.tally.bins.as_ptr();
             // SAFETY: the tally is there.
             let floor =
-                unsafe { shortlist::floor(features, temperature, tally, highest, |at| at.read()) };
+                unsafe { shortlist::floor(features, temperature, highest, bins, |at| at.read()) };
             if floor == f32::NEG_INFINITY {
                 let most = indices.clone().map(|i| logits[i as usize]).fold(floor, f32::max);
                 indices.clone().for_each(|i| left.values[i as usize] = logits[i as usize]);
                 left.tally.n_tiles += 1;
-                left.listed[stride - left.tally.n_tiles as usize] = begin as u32;
+                // Where rules edit values of the tile, their bound is not known.
+                let bound = if tile % 5 == 4 { f32::INFINITY } else { most };
+                let at = stride - left.tally.n_tiles as usize;
+                left.listed[at] = shortlist::kept_tile(tile, bound);
                 left.count(most);
                 continue;
             }

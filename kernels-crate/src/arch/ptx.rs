@@ -164,6 +164,19 @@ pub unsafe fn atomic_add_u32(at: *mut u32, value: u32) -> u32 {
     before
 }
 
+/// [`atomic_add_u32`] for who does not ask what was there: nothing waits ("red").
+///
+/// # Safety
+/// `at` is a valid global address.
+#[inline(always)]
+pub unsafe fn increase(at: *mut u32, value: u32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("red.relaxed.gpu.global.add.u32 [{}], {};",
+             in(reg64) at, in(reg32) value, options(nostack));
+    }
+}
+
 /// Adds to the value at `at`, wrapping ("red").
 ///
 /// # Safety

@@ -28,6 +28,8 @@
 mod crew;
 mod draw;
 mod edit;
+mod gather;
+mod halved;
 mod measure;
 mod ranked;
 mod report;
@@ -68,7 +70,7 @@ pub unsafe fn sample_kept<const CLUSTER: u32>(
     // SAFETY: the caller's promise; `row < B`, and every access is masked by the slice.
     unsafe {
         if !params.sample.listed.is_null() {
-            let mut crew = Crew::<1>::new(shared, 0);
+            let crew = Crew::<1>::new(shared, 0);
             let words = if params.slice_in_shared != 0 {
                 slice_len(params.sample.vocab, CLUSTER) as u32
             } else {
@@ -78,7 +80,7 @@ pub unsafe fn sample_kept<const CLUSTER: u32>(
             while row < params.sample.batch {
                 let known = Known::read(params, row);
                 if short::is_listed(params, row) {
-                    short::finish_row(params, &mut crew, (slice, words / 2), row, known);
+                    short::finish_row(params, &crew, (slice, words), row, known);
                 }
                 row += blocks;
             }

@@ -1,6 +1,7 @@
 //! What the threads of a cluster do together.
 
 use super::THREADS_LEN;
+use super::short::ShortRow;
 use super::view::View;
 use crate::abi::kept::{CLUSTER as LARGEST_CLUSTER, THREADS};
 use crate::arch::{self, PerThread};
@@ -28,15 +29,6 @@ pub(super) struct Histogram {
     pub(super) counts: [u32; RUNGS_LEN],
 }
 
-/// A listed row's tokens, the likeliest first.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(super) struct Ranking {
-    pub(super) keys: [Key; THREADS_LEN],
-    /// Of each and those before it.
-    pub(super) masses: [u64; THREADS_LEN],
-}
-
 /// What the threads of a block share.
 #[repr(C, align(16))]
 pub struct Shared {
@@ -47,7 +39,7 @@ pub struct Shared {
     pub(super) ladder: Histogram,
     /// Those of a rung, or piece of one, that has too many for the list.
     pub(super) pieces: Histogram,
-    pub(super) ranking: Ranking,
+    pub(super) short: ShortRow,
     /// What the block tells the others of its cluster in turn: the one that is written, and the
     /// one that may still be read.
     exchanges: [Exchange; 2],

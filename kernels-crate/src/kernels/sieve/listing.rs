@@ -2,10 +2,12 @@
 //! are their values, so that the floor is their level.
 //!
 //! The floor rises with what all blocks have told of the row. A tile that ends before anybody
-//! knows one keeps all its values, and tells its highest.
+//! knows one keeps all its values, and tells the highest: of most such tiles nobody will look at
+//! another.
 
 use super::rules::Kind;
 use super::{Row, Sieve};
+use crate::abi::TILE_V;
 use crate::abi::kept::{RowFeatures, values_stride};
 use crate::arch;
 use crate::dims::offset;
@@ -106,11 +108,13 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
             let temperature = self.params.temperatures.add(row as usize).read();
             let load = |at| arch::load_shared_u32(at);
             let highest = shortlist::of_height(highest);
-            shortlist::floor(self.features(row), temperature, tally, highest, load)
+            let bins = (&raw const (*tally).bins).cast();
+            shortlist::floor(self.features(row), temperature, highest, bins, load)
         }
     }
 
-    /// Tells that all values of the tile are kept, and that one is at least `reached`.
+    /// Tells that all values of the tile are kept, of which those that are final are at most
+    /// `reached`.
     ///
     /// # Safety
     /// As [`Self::level`]; one thread for each row.
@@ -131,8 +135,9 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
             let n = arch::atomic_add_u32(&raw mut (*tally).n_tiles, 1);
             let stride = values_stride(self.params.vocab);
             let place = offset(row, stride, 0) + stride - 1 - n as u64;
-            // The first tile may begin before the call's first token.
-            self.params.listed.add(place as usize).write(tile.vocab_row as u32);
+            let of_call = tile.token / TILE_V - self.params.first_token / TILE_V;
+            let bound = if self.is_ruled(at) { f32::INFINITY } else { reached };
+            self.params.listed.add(place as usize).write(shortlist::kept_tile(of_call, bound));
         }
     }
 
@@ -142,7 +147,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         // SAFETY: bins are below their number; `row < B`.
         unsafe {
             let bins = (&raw mut (*self.tally(row)).bins).cast::<u32>();
-            arch::atomic_add_u32(bins.add(shortlist::bin(y) as usize), 1);
+            arch::increase(bins.add(shortlist::bin(y) as usize), 1);
         }
     }
 
@@ -175,10 +180,11 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
                 } else {
                     let slot: *const Row = self.rows().add(column as usize);
                     if y > f32::NEG_INFINITY && y >= (*slot).level {
+                        // First: it is the one that is waited for.
+                        let n = arch::atomic_add_u32(&raw mut (*tally).n_tokens, 1);
                         value.write(y);
                         arch::raise(&raw mut (*tally).highest, shortlist::height(y));
                         self.count(row, y);
-                        let n = arch::atomic_add_u32(&raw mut (*tally).n_tokens, 1);
                         let place = offset(row, stride, n) as usize;
                         self.params.listed.add(place).write(index);
                     }
