@@ -260,8 +260,8 @@ fn sm90_synchronization_is_where_the_source_has_it() {
 /// barriers.
 fn of_short_rows() -> (usize, usize) {
     // Of a list that is too long to be ranked, number and mass down to a key: of the whole, to
-    // reach a goal of top_k and of top_p, and at three cuts.
-    const DOWN_TO_A_KEY: usize = 1 + 2 + 3;
+    // reach a goal of top_k and of top_p, and at two cuts: rows with top_n_sigma are not listed.
+    const DOWN_TO_A_KEY: usize = 1 + 2 + 2;
     // The leaders; the mean gap of a ranked list, and of a long one.
     let block_sums = [2, 1, 1];
     let words = block_sums.iter().sum::<usize>() + 2 * DOWN_TO_A_KEY;

@@ -78,8 +78,8 @@ pub unsafe fn sample_kept<const CLUSTER: u32>(
             };
             let mut row = block;
             while row < params.sample.batch {
-                let known = Known::read(params, row);
-                if short::is_listed(params, row) {
+                let known = Known::take(params, &crew, row);
+                if known.is_listed() {
                     short::finish_row(params, &crew, (slice, words), row, known);
                 }
                 row += blocks;

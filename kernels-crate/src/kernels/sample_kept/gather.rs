@@ -2,25 +2,21 @@
 
 use super::THREADS_LEN;
 use super::crew::Crew;
-use super::shortlist::{OF_A_LANE, Shortlist, Tokens};
+use super::shortlist::{Shortlist, Tokens};
+use crate::abi::TILE_V;
 use crate::abi::kept::THREADS;
 use crate::arch::{self, PerThread};
 use crate::candidate::Key;
 
-/// Lanes of a warp, which look at a tile together.
-const LANES: u32 = 32;
-const WARPS: u32 = THREADS / LANES;
+/// Of a thread's tokens those that are on their way together: listed ones, and of kept tiles.
+const LISTED: usize = 2;
+const KEPT: usize = 4;
 
-/// Listed tokens of a thread, and tiles of a warp, that are on their way together.
-const TOKENS: usize = 2;
-const TILES: usize = 2;
-
-/// The tokens that count: the keys of as many as there are threads, or of `room.1`, which has
-/// the aligned place `room.0` for them; if there are more, the list as it is.
+/// The tokens that count: the keys of as many as there are threads, or of `room.1`, which have
+/// their place at `room.0`; if there are more, the list as it is.
 ///
 /// # Safety
-/// All threads of the block; the list is there. `n_found` and `n_tiles` of `Shared::short` are
-/// 0, and what is found [`Key::NONE`].
+/// All threads of the block; the list is there. In `Shared::short` nothing is found yet.
 #[inline(always)]
 pub(super) unsafe fn gather(crew: &Crew<1>, list: Shortlist, room: (*mut Key, u32)) -> Tokens {
     // SAFETY: there is room for as many; legs part what is written from what is read.
@@ -30,25 +26,34 @@ pub(super) unsafe fn gather(crew: &Crew<1>, list: Shortlist, room: (*mut Key, u3
         let tiles = (&raw mut (*short).tiles).cast::<u32>();
         let (n_found, n_tiles) = (&raw mut (*short).n_found, &raw mut (*short).n_tiles);
         let (more, most) = room;
-        let push = |key: Key| {
-            if key != Key::NONE {
-                let at = arch::block_add_u32(n_found, 1);
-                if at < THREADS {
-                    found.add(at as usize).write(key);
+        let push = |keys: [Key; LISTED + KEPT]| {
+            let n = keys.iter().fold(0, |n, &key| n + (key != Key::NONE) as u32);
+            if n == 0 {
+                return;
+            }
+            let mut at = arch::block_add_u32(n_found, n);
+            let mut i = 0;
+            while i < keys.len() {
+                if keys[i] != Key::NONE {
+                    if at < THREADS {
+                        found.add(at as usize).write(keys[i]);
+                    }
+                    if at < most {
+                        more.add(at as usize).write(keys[i]);
+                    }
+                    at += 1;
                 }
-                if at < most {
-                    more.add(at as usize).write(key);
-                }
+                i += 1;
             }
         };
-        let index = |at: u32| {
+        let listed = |at: u32| {
             if at < list.n_tokens { list.indices.add(at as usize).read() } else { u32::MAX }
         };
         // While the first indices are on their way: which tiles have a token that counts.
-        let mut indices = PerThread::<_, THREADS_LEN>::new([u32::MAX; TOKENS]);
+        let mut indices = PerThread::<_, THREADS_LEN>::new([u32::MAX; LISTED]);
         arch::leg(&mut indices, |thread, indices| {
             let thread = arch::opaque(thread);
-            *indices = [index(thread), index(thread + THREADS)];
+            *indices = [listed(thread), listed(thread + THREADS)];
             let mut at = thread;
             while at < list.n_tiles {
                 let (tile, bound) = list.kept_tile(at);
@@ -61,55 +66,36 @@ pub(super) unsafe fn gather(crew: &Crew<1>, list: Shortlist, room: (*mut Key, u3
                 at += THREADS;
             }
         });
-        let n_looked_at = n_tiles.read();
-        if n_looked_at > THREADS {
+        let n_tiles = n_tiles.read();
+        if n_tiles > THREADS {
             return list.in_memory();
         }
         arch::leg(&mut indices, |thread, indices| {
-            let thread = arch::opaque(thread);
-            let mut listed = indices.map(|index| (index, list.value(index)));
-            let (mut at, lane) = (thread / LANES, thread % LANES);
-            while at < n_looked_at {
-                let mut fours = [(0, [f32::NEG_INFINITY; OF_A_LANE]); TILES];
+            let (mut listed_at, mut kept_at) = (arch::opaque(thread), arch::opaque(thread));
+            let kept_end = n_tiles * TILE_V;
+            while listed_at < list.n_tokens || kept_at < kept_end {
+                let mut tokens = [u32::MAX; LISTED + KEPT];
+                tokens[..LISTED].copy_from_slice(&*indices);
                 let mut i = 0;
-                while i < TILES {
-                    let at = at + i as u32 * WARPS;
-                    if at < n_looked_at {
-                        let tile = tiles.add(at as usize).read();
-                        fours[i] = (tile, list.four(tile, lane));
+                while i < KEPT {
+                    let at = kept_at + i as u32 * THREADS;
+                    if at < kept_end {
+                        let tile = tiles.add((at / TILE_V) as usize).read();
+                        tokens[LISTED + i] = list.index(tile, at % TILE_V);
                     }
                     i += 1;
                 }
+                let values = tokens.map(|index| list.value(index));
+                let mut keys = [Key::NONE; LISTED + KEPT];
                 i = 0;
-                while i < TILES {
-                    let (tile, [a, b, c, d]) = fours[i];
-                    let first = list.index(tile, lane * OF_A_LANE as u32);
-                    // Opaque: one text for all four.
-                    let (mut member, members) = (0, arch::opaque(OF_A_LANE as u32));
-                    while member < members {
-                        let [low, high] = if member < 2 { [a, b] } else { [c, d] };
-                        let y = if member % 2 == 0 { low } else { high };
-                        let index = first.wrapping_add(member);
-                        if index < list.vocab {
-                            push(list.key(index, y));
-                        }
-                        member += 1;
-                    }
+                while i < keys.len() {
+                    keys[i] = list.key(tokens[i], values[i]);
                     i += 1;
                 }
-                at += TILES as u32 * WARPS;
-            }
-            let mut at = thread;
-            while at < list.n_tokens {
-                let mut i = 0;
-                while i < TOKENS {
-                    let (index, y) = listed[i];
-                    push(list.key(index, y));
-                    i += 1;
-                }
-                at += TOKENS as u32 * THREADS;
-                let indices = [index(at), index(at + THREADS)];
-                listed = indices.map(|index| (index, list.value(index)));
+                push(keys);
+                listed_at += LISTED as u32 * THREADS;
+                kept_at += KEPT as u32 * THREADS;
+                *indices = [listed(listed_at), listed(listed_at + THREADS)];
             }
         });
         let n = n_found.read();

@@ -35,10 +35,11 @@ pub(super) unsafe fn is_listed(params: &KeptParams, row: u32) -> bool {
     unsafe { shortlist::serves(&*sample.features.add(row), sample.temperatures.add(row).read()) }
 }
 
-/// What is read of a row before anything else: each of these is most of a microsecond away, and
-/// so they are on their way together.
+/// What is read of a row before anything else, and the counts of its tally: each of these is most
+/// of a microsecond away, and so they are on their way together.
 #[derive(Clone, Copy)]
 pub(super) struct Known {
+    features: RowFeatures,
     params: RowParams,
     /// What the sampling kernel saw in the row.
     seen: Status,
@@ -48,10 +49,12 @@ pub(super) struct Known {
 }
 
 impl Known {
+    /// Takes what is known of a row. If it was not listed, its tally is all zero.
+    ///
     /// # Safety
-    /// The module's preconditions; `row < B`, and there are tallies.
+    /// All threads of the block; the module's preconditions; `row < B`, and there are tallies.
     #[inline(always)]
-    pub(super) unsafe fn read(params: &KeptParams, row: u32) -> Self {
+    pub(super) unsafe fn take(params: &KeptParams, crew: &Crew<1>, row: u32) -> Self {
         let sample = &params.sample;
         // SAFETY: the caller's promise.
         unsafe {
@@ -61,11 +64,20 @@ impl Known {
             let n_tiles = arch::load_shared_u32(&raw const (*tally).n_tiles);
             let first_output = output_index(row, sample.draws, 0) as usize;
             let seen = arch::load_shared_u32(sample.status.add(first_output));
+            let features = sample.features.add(row as usize).read();
             let params = row_params(sample, row);
             // The sampling kernel has drawn none.
             let seen = Status::from_bits(seen & !Status::NO_CANDIDATE.bits());
-            Self { params, seen, highest, n_tokens, n_tiles }
+            let short = &raw mut (*crew.shared).short;
+            crew.leg(|thread| take_counts(tally, short, thread));
+            Self { features, params, seen, highest, n_tokens, n_tiles }
         }
+    }
+
+    /// Whether the sampling kernel listed the row.
+    #[inline(always)]
+    pub(super) fn is_listed(&self) -> bool {
+        shortlist::serves(&self.features, self.params.temperature)
     }
 }
 
@@ -91,7 +103,7 @@ pub(super) struct ShortRow {
 ///
 /// # Safety
 /// All threads of the block; the module's preconditions; `room` is the block's own, for as many
-/// values; `known` was read of the row.
+/// values; `known` was taken of the row, which is listed.
 #[inline(always)]
 pub(super) unsafe fn finish_row(
     params: &KeptParams,
@@ -104,16 +116,13 @@ pub(super) unsafe fn finish_row(
     let RowParams { temperature, key } = known.params;
     // SAFETY: the caller's promise; `row < B`.
     unsafe {
-        let features = &*sample.features.add(row as usize);
-        let tally = sample.tallies.add(row as usize);
-        let short = &raw mut (*crew.shared).short;
-        crew.leg(|thread| take_tally(tally, short, thread));
-        let list = lists_of(params, known, features, row, short);
+        let short = &raw const (*crew.shared).short;
+        let list = lists_of(params, &known, row, short);
         let tokens = gather(crew, list, for_keys(room));
         let highest = shortlist::of_height(known.highest);
         let mut last = Key::NONE;
         if highest.is_finite() {
-            let filters = Filters::new(features, temperature);
+            let filters = Filters::new(&known.features, temperature);
             last = if tokens.n <= THREADS && !tokens.keys.is_null() {
                 filters.last_of(&mut Ranked::new(crew, tokens.n, highest, sample.vocab))
             } else {
@@ -143,6 +152,7 @@ pub(super) unsafe fn finish_row(
             });
             draw += 1;
         }
+        let tally = sample.tallies.add(row as usize);
         crew.leg(|thread| {
             if thread == 0 {
                 (&raw mut (*tally).highest).write(0);
@@ -153,10 +163,9 @@ pub(super) unsafe fn finish_row(
     }
 }
 
-/// Leg: takes the counts out of a tally, which everybody has read the rest of, and makes the rest
-/// of a row's memory ready.
+/// Leg: takes the counts out of a tally, and makes the rest of a row's memory ready.
 #[inline(always)]
-unsafe fn take_tally(tally: *mut Tally, short: *mut ShortRow, thread: u32) {
+unsafe fn take_counts(tally: *mut Tally, short: *mut ShortRow, thread: u32) {
     // SAFETY: bins are below their number; each is one thread's.
     unsafe {
         let from = (&raw mut (*tally).bins).cast::<u32>();
@@ -185,8 +194,7 @@ unsafe fn take_tally(tally: *mut Tally, short: *mut ShortRow, thread: u32) {
 #[inline(always)]
 unsafe fn lists_of(
     params: &KeptParams,
-    known: Known,
-    features: &RowFeatures,
+    known: &Known,
     row: u32,
     short: *const ShortRow,
 ) -> Shortlist {
@@ -205,7 +213,7 @@ unsafe fn lists_of(
             lead: sample.first_token % TILE_V,
             values: sample.values.add(first as usize),
             vocab: sample.vocab,
-            floor: shortlist::floor(features, temperature, highest, bins, |at| at.read()),
+            floor: shortlist::floor(&known.features, temperature, highest, bins, |at| at.read()),
         }
     }
 }

@@ -6,13 +6,6 @@ use crate::abi::kept::THREADS;
 use crate::candidate::Key;
 use crate::shortlist::of_kept_tile;
 
-/// Values that a thread has of a tile when a warp looks at it.
-pub(super) const OF_A_LANE: usize = 4;
-
-#[derive(Clone, Copy)]
-#[repr(C, align(16))]
-struct Four([f32; OF_A_LANE]);
-
 /// A row's listed tokens, and tiles whose values were kept.
 #[derive(Clone, Copy)]
 pub(super) struct Shortlist {
@@ -79,28 +72,6 @@ impl Shortlist {
     #[inline(always)]
     pub(super) fn index(&self, tile: u32, line: u32) -> u32 {
         (tile * TILE_V + line).wrapping_sub(self.lead)
-    }
-
-    /// A lane's values of a kept tile, `−inf` for those that are not the row's.
-    #[inline(always)]
-    pub(super) unsafe fn four(&self, tile: u32, lane: u32) -> [f32; OF_A_LANE] {
-        let first = self.index(tile, lane * OF_A_LANE as u32);
-        let mut four = [f32::NEG_INFINITY; OF_A_LANE];
-        // SAFETY: rows of values are aligned, and end with a whole four.
-        unsafe {
-            if self.lead.is_multiple_of(OF_A_LANE as u32) {
-                if first < self.vocab {
-                    Four(four) = self.values.add(first as usize).cast::<Four>().read();
-                }
-            } else {
-                let mut i = 0;
-                while i < OF_A_LANE {
-                    four[i] = self.value(first.wrapping_add(i as u32));
-                    i += 1;
-                }
-            }
-        }
-        four
     }
 }
 
