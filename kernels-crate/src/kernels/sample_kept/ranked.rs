@@ -175,11 +175,13 @@ impl Row for Ranked<'_> {
     fn mean_gap(&mut self, kept: Cut) -> f32 {
         let (keys, n, scale) = (self.keys(), self.n, self.scale);
         let give = |thread: u32| {
-            // SAFETY: there are so many.
-            let key =
-                if thread < n { unsafe { keys.add(thread as usize).read() } } else { Key::NONE };
-            let counts = key != Key::NONE && key >= kept.last;
-            [if counts { scale.moment(scale.gap(key.score())) } else { 0 }]
+            let mut moment = 0;
+            if thread < n {
+                // SAFETY: there are so many.
+                let key = unsafe { keys.add(thread as usize).read() };
+                moment = if key >= kept.last { scale.moment(scale.gap(key.score())) } else { 0 };
+            }
+            [moment]
         };
         // SAFETY: all threads.
         let [moment] = unsafe { self.crew.reduce_block(give, add) };
