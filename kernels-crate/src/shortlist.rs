@@ -27,11 +27,14 @@ const BIN_SHIFT: u32 = 19;
 /// `|y| + 1` of a y near 0, shifted.
 const LEAST: u32 = 1f32.to_bits() >> BIN_SHIFT;
 
-/// Bins that are looked at, from the highest's down.
+/// Bins that are looked at, about from the highest's down.
 const LOOKED_AT: u32 = 128;
 
-/// Bins whose counts are on their way together.
-const TOGETHER: u32 = 8;
+/// Counts that are read at once.
+const AT_ONCE: u32 = 4;
+
+/// How often before the first of them is looked at.
+const TOGETHER: u32 = 4;
 
 /// Most vocabulary tiles of a call whose rows are listed: a tile and a bound are one word.
 pub const MOST_TILES: u32 = 1 << TILE_BITS;
@@ -43,14 +46,17 @@ const TILE_MASK: u32 = MOST_TILES - 1;
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(16))]
 pub struct Tally {
+    /// Tokens by the range of their value: of listed ones all, of a tile one.
+    pub bins: [u32; BINS as usize],
     /// The key that the highest value is meant by; 0 if there is none.
     pub highest: u64,
+    /// The key that a value is meant by below which no token counts, by those counted at some
+    /// time; 0 if there is none.
+    pub floor: u64,
     /// Tokens in the list.
     pub n_tokens: u32,
     /// Whole vocabulary tiles whose values are kept.
     pub n_tiles: u32,
-    /// Tokens by the range of their value: of listed ones all, of a tile one.
-    pub bins: [u32; BINS as usize],
 }
 
 /// Whether a row's shortlist has all that its filters and its draw need.
@@ -71,7 +77,7 @@ fn needs_masses(features: &RowFeatures) -> bool {
 
 /// Whether nothing below the k-th value counts.
 #[inline(always)]
-fn counts(features: &RowFeatures) -> bool {
+pub fn counts(features: &RowFeatures) -> bool {
     (features.top_k > 0) & (features.top_k <= MOST_COUNTED)
 }
 
@@ -120,59 +126,67 @@ pub fn of_kept_tile(word: u32) -> (u32, f32) {
     (word & TILE_MASK, f32::from_bits(word & !TILE_MASK))
 }
 
-/// A value below which no token of the row counts, by the highest value and `bins`, the tally's;
-/// `−inf` where that is not known. `load` reads a count that others may be changing.
-///
-/// # Safety
-/// There are [`BINS`] counts; the row's filters are served.
+/// A value below which no token of the row counts, by the highest value and the floor that was
+/// told of counts; `−inf` where that is not known.
 #[inline(always)]
-pub unsafe fn floor(
-    features: &RowFeatures,
-    temperature: f32,
-    highest: f32,
-    bins: *const u32,
-    load: impl Fn(*const u32) -> u32,
-) -> f32 {
-    if highest == f32::NEG_INFINITY {
-        return highest;
+pub fn floor(features: &RowFeatures, temperature: f32, highest: f32, counted: f32) -> f32 {
+    if !cuts_by_min_p(features) | (highest == f32::NEG_INFINITY) {
+        return counted;
     }
-    let mut floor = f32::NEG_INFINITY;
-    if cuts_by_min_p(features) {
-        let at_one = features.options & RowFeatures::FILTERS_AT_ONE != 0;
-        let temperature = if at_one { 1.0 } else { temperature };
-        let min_p = if features.min_p < 1.0 { features.min_p } else { 1.0 };
-        floor = min_p_floor(highest, temperature, min_p);
-    }
-    if counts(features) {
-        let first = bin(highest);
-        // Opaque: it is one of several texts in each of many kernels.
-        let (mut looked_at, mut sum, end) = (0, 0, arch::opaque(LOOKED_AT));
-        while looked_at < end && looked_at + TOGETHER <= first {
-            let mut i = 0;
-            let mut counts = [0; TOGETHER as usize];
-            while i < TOGETHER {
-                counts[i as usize] = load(bins.wrapping_add((first - looked_at - i) as usize));
-                i += 1;
-            }
-            // Of the sums down to each those that do not reach it.
-            let mut short = 0;
-            i = 0;
-            while i < TOGETHER {
-                sum += counts[i as usize];
-                short += (sum < features.top_k) as u32;
-                i += 1;
-            }
-            if short < TOGETHER {
-                let least = least_of(first - looked_at - short);
-                return if least > floor { least } else { floor };
-            }
-            looked_at += TOGETHER;
-        }
-    }
-    floor
+    let at_one = features.options & RowFeatures::FILTERS_AT_ONE != 0;
+    let temperature = if at_one { 1.0 } else { temperature };
+    let min_p = if features.min_p < 1.0 { features.min_p } else { 1.0 };
+    let floor = min_p_floor(highest, temperature, min_p);
+    if floor > counted { floor } else { counted }
 }
 
-/// The key that a value raises [`Tally::highest`] with; adding 0 makes −0 a 0.
+/// A value that at least `top_k` tokens of the row reach, by the highest value and `bins`, the
+/// tally's; `−inf` where that is not known, or where the row has no such filter. `load` reads four
+/// counts that others may be changing, at an address that is a multiple of their size.
+///
+/// # Safety
+/// There are [`BINS`] counts.
+#[inline(always)]
+pub unsafe fn counted_floor(
+    features: &RowFeatures,
+    highest: f32,
+    bins: *const u32,
+    load: impl Fn(*const u32) -> [u32; AT_ONCE as usize],
+) -> f32 {
+    if !counts(features) | (highest == f32::NEG_INFINITY) {
+        return f32::NEG_INFINITY;
+    }
+    // Bins from here on are not looked at. Those above the highest's have none, or what was
+    // counted since.
+    let end = bin(highest) / AT_ONCE * AT_ONCE + AT_ONCE;
+    // Opaque: it is one of several texts in each of many kernels.
+    let (mut looked_at, mut sum, most) = (0, 0, arch::opaque(LOOKED_AT));
+    while looked_at < most && looked_at + TOGETHER * AT_ONCE <= end {
+        let mut fours = [[0; AT_ONCE as usize]; TOGETHER as usize];
+        let mut i = 0;
+        while i < TOGETHER {
+            let first = end - looked_at - (i + 1) * AT_ONCE;
+            fours[i as usize] = load(bins.wrapping_add(first as usize));
+            i += 1;
+        }
+        // Of the sums down to each those that do not reach it.
+        let mut short = 0;
+        i = 0;
+        while i < TOGETHER * AT_ONCE {
+            let (four, place) = (i / AT_ONCE, AT_ONCE - 1 - i % AT_ONCE);
+            sum += fours[four as usize][place as usize];
+            short += (sum < features.top_k) as u32;
+            i += 1;
+        }
+        if short < TOGETHER * AT_ONCE {
+            return least_of(end - 1 - looked_at - short);
+        }
+        looked_at += TOGETHER * AT_ONCE;
+    }
+    f32::NEG_INFINITY
+}
+
+/// The key that a value raises [`Tally::highest`] or [`Tally::floor`] with; adding 0 makes −0 a 0.
 #[inline(always)]
 pub fn height(y: f32) -> u64 {
     Key::floor(y + 0.0).bits()
@@ -233,7 +247,8 @@ mod tests {
     }
 
     fn tally(values: &[f32]) -> Tally {
-        let mut tally = Tally { highest: 0, n_tokens: 0, n_tiles: 0, bins: [0; BINS as usize] };
+        let mut tally =
+            Tally { bins: [0; BINS as usize], highest: 0, floor: 0, n_tokens: 0, n_tiles: 0 };
         for &y in values {
             tally.highest = tally.highest.max(height(y));
             tally.bins[bin(y) as usize] += 1;
@@ -245,7 +260,9 @@ mod tests {
         let tally = tally(values);
         let (highest, bins) = (of_height(tally.highest), tally.bins.as_ptr());
         // SAFETY: the tally is there.
-        unsafe { floor(features, temperature, highest, bins, |at| at.read()) }
+        let counted =
+            unsafe { counted_floor(features, highest, bins, |at| at.cast::<[u32; 4]>().read()) };
+        floor(features, temperature, highest, counted)
     }
 
     #[test]

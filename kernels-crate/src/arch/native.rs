@@ -199,6 +199,16 @@ pub unsafe fn load_shared_u32(at: *const u32) -> u32 {
     unsafe { AtomicU32::from_ptr(at.cast_mut()) }.load(Ordering::Relaxed)
 }
 
+/// Reads four values, each of which other blocks may be changing.
+///
+/// # Safety
+/// `at` is valid for atomic access to four, and a multiple of their size.
+#[inline(always)]
+pub unsafe fn load_shared_4(at: *const u32) -> [u32; 4] {
+    // SAFETY: the caller's promise.
+    [0, 1, 2, 3].map(|i| unsafe { load_shared_u32(at.add(i)) })
+}
+
 /// Adds to the value at `at`, wrapping.
 ///
 /// # Safety

@@ -220,6 +220,22 @@ pub unsafe fn load_shared_u32(at: *const u32) -> u32 {
     value
 }
 
+/// Reads four values, each of which other blocks may be changing ("ld", relaxed).
+///
+/// # Safety
+/// `at` is a valid global address of four, and a multiple of their size.
+#[inline(always)]
+pub unsafe fn load_shared_4(at: *const u32) -> [u32; 4] {
+    let (a, b, c, d);
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("ld.relaxed.gpu.global.v4.u32 {{{}, {}, {}, {}}}, [{}];",
+             out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) at,
+             options(nostack));
+    }
+    [a, b, c, d]
+}
+
 /// Index of the block in its cluster: before `sm_90` a block is one by itself.
 #[cfg(not(feature = "sm_90a"))]
 #[inline(always)]

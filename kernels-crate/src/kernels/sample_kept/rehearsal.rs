@@ -69,6 +69,7 @@ pub(super) unsafe fn set(
                 return;
             }
             (&raw mut (*tally).highest).write(height(VALUE));
+            (&raw mut (*tally).floor).write(0);
             (&raw mut (*tally).n_tokens).write(1);
             (&raw mut (*tally).n_tiles).write(0);
             let sample = SampleParams {

@@ -80,6 +80,11 @@ impl Known {
     }
 }
 
+/// Counts that are read together.
+#[derive(Clone, Copy)]
+#[repr(C, align(16))]
+struct Four([u32; 4]);
+
 /// What a block has of a listed row.
 #[derive(Clone, Copy)]
 #[repr(C, align(16))]
@@ -155,6 +160,7 @@ pub(super) unsafe fn finish_row(
         crew.leg(|thread| {
             if thread == 0 {
                 (&raw mut (*tally).highest).write(0);
+                (&raw mut (*tally).floor).write(0);
                 (&raw mut (*tally).n_tokens).write(0);
                 (&raw mut (*tally).n_tiles).write(0);
             }
@@ -203,6 +209,11 @@ unsafe fn lists_of(
     // SAFETY: the caller's promise.
     unsafe {
         let bins = (&raw const (*short).tally.bins).cast();
+        let load = |at: *const u32| {
+            let Four(counts) = at.cast::<Four>().read();
+            counts
+        };
+        let counted = shortlist::counted_floor(&known.features, highest, bins, load);
         let first = offset(row, stride, 0);
         Shortlist {
             indices: sample.listed.add(first as usize),
@@ -212,7 +223,7 @@ unsafe fn lists_of(
             lead: sample.first_token % TILE_V,
             values: sample.values.add(first as usize),
             vocab: sample.vocab,
-            floor: shortlist::floor(&known.features, temperature, highest, bins, |at| at.read()),
+            floor: shortlist::floor(&known.features, temperature, highest, counted),
         }
     }
 }

@@ -98,18 +98,60 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         }
     }
 
-    /// The floor of a listed row, by what is known of it now.
+    /// The floor of a listed row, by what has been told of it.
     #[inline(always)]
     unsafe fn floor(&self, row: u32) -> f32 {
         // SAFETY: the caller's promise: `row < B`.
         unsafe {
             let tally = self.tally(row);
             let highest = arch::load_shared_u64(&raw const (*tally).highest);
+            let counted = arch::load_shared_u64(&raw const (*tally).floor);
             let temperature = self.params.temperatures.add(row as usize).read();
-            let load = |at| arch::load_shared_u32(at);
+            let [highest, counted] = [highest, counted].map(shortlist::of_height);
+            shortlist::floor(self.features(row), temperature, highest, counted)
+        }
+    }
+
+    /// The part of worker `worker` of `workers` in telling the floors of listed rows, as the
+    /// counts are now. It takes several trips to memory, for which nobody is to wait.
+    ///
+    /// # Safety
+    /// The worker has written its part of the rules; `first_row` is that of a batch tile.
+    #[inline(always)]
+    pub(in crate::kernels) unsafe fn tell_floors(&self, first_row: u32, worker: u32, workers: u32) {
+        if !self.lists() {
+            return;
+        }
+        let mut at = arch::opaque(worker);
+        while at < Self::ROWS && first_row + at < self.params.batch {
+            // SAFETY: the row is the call's.
+            unsafe {
+                if self.kind(at) == Kind::Listed {
+                    self.tell_floor(first_row + at);
+                }
+            }
+            at += workers;
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn tell_floor(&self, row: u32) {
+        // SAFETY: the caller's promise: `row < B`.
+        unsafe {
+            let features = self.features(row);
+            if !shortlist::counts(features) {
+                return;
+            }
+            let tally = self.tally(row);
+            let highest = arch::load_shared_u64(&raw const (*tally).highest);
+            let told = arch::load_shared_u64(&raw const (*tally).floor);
             let highest = shortlist::of_height(highest);
             let bins = (&raw const (*tally).bins).cast();
-            shortlist::floor(self.features(row), temperature, highest, bins, load)
+            let load = |at| arch::load_shared_4(at);
+            let floor = shortlist::counted_floor(features, highest, bins, load);
+            if floor > shortlist::of_height(told) {
+                arch::raise(&raw mut (*tally).floor, shortlist::height(floor));
+            }
         }
     }
 
