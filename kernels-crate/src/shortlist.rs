@@ -34,7 +34,7 @@ const LOOKED_AT: u32 = 128;
 const AT_ONCE: u32 = 4;
 
 /// How often before the first of them is looked at.
-const TOGETHER: u32 = 4;
+const TOGETHER: u32 = 2;
 
 /// Most vocabulary tiles of a call whose rows are listed: a tile and a bound are one word.
 pub const MOST_TILES: u32 = 1 << TILE_BITS;

@@ -127,7 +127,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
             // SAFETY: the row is the call's.
             unsafe {
                 if self.kind(at) == Kind::Listed {
-                    self.tell_floor(first_row + at);
+                    self.tell_floor(arch::opaque(first_row + at));
                 }
             }
             at += workers;
@@ -144,11 +144,12 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
             }
             let tally = self.tally(row);
             let highest = arch::load_shared_u64(&raw const (*tally).highest);
-            let told = arch::load_shared_u64(&raw const (*tally).floor);
             let highest = shortlist::of_height(highest);
             let bins = (&raw const (*tally).bins).cast();
             let load = |at| arch::load_shared_4(at);
             let floor = shortlist::counted_floor(features, highest, bins, load);
+            // Read now: before, it would cost registers.
+            let told = arch::load_shared_u64(&raw const (*tally).floor);
             if floor > shortlist::of_height(told) {
                 arch::raise(&raw mut (*tally).floor, shortlist::height(floor));
             }
