@@ -5,7 +5,8 @@
 //! *Operands*: [`KeptParams`], naturally aligned. The outputs and, where slices are not in
 //! shared memory, the logits of kept rows are written; outputs alias nothing.
 //!
-//! *Mapping*: first the rows that were listed, a block each. Then the blocks of a cluster work on
+//! *Mapping*: where it may begin before the sampling kernel has ended, a rehearsal
+//! (`rehearsal.rs`), and the wait. Then the rows that were listed, a block each. Then the blocks of a cluster work on
 //! one row at a time, the cluster's index first, then as many rows further as there are
 //! clusters. Each block has a slice of the row, of
 //! whole vocabulary tiles; its threads take the slice's tokens in turn.
@@ -20,8 +21,8 @@
 //! in [`crate::scale`], what is kept in [`crate::filters`], scores in [`crate::score`]. Sums
 //! of many tokens are integers, and keys have an order: how they are found does not show.
 //!
-//! *Preconditions*: the sampling kernel's; it has ended, and has stored the logits of all
-//! rows; lists are in ascending order of distinct ids (`host-crate/src/token_rules.rs`).
+//! *Preconditions*: the sampling kernel's; once it has ended, the logits of all rows are
+//! stored; lists are in ascending order of distinct ids (`host-crate/src/token_rules.rs`).
 //!
 //! *Measured*: `docs/findings/`.
 

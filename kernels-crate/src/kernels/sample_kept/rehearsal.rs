@@ -24,7 +24,7 @@ const FEATURES: RowFeatures = RowFeatures { top_k: 1, top_p: 0.5, min_p: 0.5, ..
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct Stage {
-    /// The rehearsal's parameters, and the call's: whose pass it is says a number.
+    /// The parameters of the rehearsal, and of the call.
     passes: [KeptParams; 2],
     features: RowFeatures,
     seed: u64,
@@ -103,5 +103,38 @@ pub(super) unsafe fn set(
             });
         });
         (&raw const (*stage).passes).cast()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::super::short::{self, Known};
+    use super::*;
+    use crate::status::Status;
+    use core::mem::zeroed;
+    use std::boxed::Box;
+
+    #[test]
+    fn the_one_token_is_drawn_and_the_tally_cleared() {
+        let mut shared = Box::<Shared>::new_uninit();
+        let shared = shared.as_mut_ptr();
+        // SAFETY: parameters are numbers and addresses; all that are used are the stage's.
+        unsafe {
+            let mut params: KeptParams = zeroed();
+            (params.sample.vocab, params.sample.first_token) = (1_000, 77);
+            params.sample.applies_rules = 1;
+            let crew = Crew::<1>::new(shared, 0);
+            let passes = set(&params, shared, &crew);
+            let (rehearsal, call) = (&*passes, &*passes.add(1));
+            assert_eq!((call.sample.batch, call.sample.vocab), (0, 1_000));
+            let known = Known::take(rehearsal, &crew, 0);
+            assert!(known.is_listed());
+            short::finish_row(rehearsal, &crew, (core::ptr::null_mut(), 0), 0, known);
+            let stage = &raw const (*shared).stage;
+            assert_eq!(((*stage).token, (*stage).status), (77, Status::OK.bits()));
+            let tally = &raw const (*shared).short.tally;
+            assert_eq!(((*tally).highest, (*tally).n_tokens), (0, 0));
+        }
     }
 }
