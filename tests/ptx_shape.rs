@@ -290,17 +290,16 @@ fn kept_synchronization_is_where_the_source_has_it() {
     let block_words = 2 + 2 + 2 * REACHES;
     let fills = 2 + REACHES;
     let gathers = 1 + REACHES;
-    // Which rows (twice: the first, and the next), copies, transform, raw, mask, allow-list, three lists, a draw's outputs; of a report the draws, the row and the best; and
+    // Which rows, copies, transform, raw, mask, allow-list, three lists, a draw's outputs; of a report the draws, the row and the best; and
     // around a scan one before, and two for the key.
-    let legs = 10 + 1 + 3 + 3 * REACHES;
+    let legs = 9 + 1 + 3 + 3 * REACHES;
     for_each_kept(|variant, entry, at| {
         let clustered = usize::from(variant.cluster > 1);
         // In two halves; over lanes, warps (but for the scans) and blocks.
         let shuffled = (2 + clustered) * words + 2 * block_words - REACHES;
         let (short_shuffled, short_bars) = of_short_rows();
         assert_eq!(entry.count("shfl.sync"), 2 * (shuffled + short_shuffled), "{at}: shfl");
-        // Setting the stage of a rehearsal.
-        let alone = legs + clustered + 2 * (reduces + block_reduces + fills + gathers) + short_bars;
+        let alone = legs + 2 * (reduces + block_reduces + fills + gathers) + short_bars;
         let together = reduces + 2 * fills + 3 * gathers;
         assert_eq!(entry.count("bar.sync"), alone + clustered * together, "{at}: bar.sync");
         // And one before a report reads the tokens, and one before a block leaves.

@@ -5,8 +5,7 @@
 //! *Operands*: [`KeptParams`], naturally aligned. The outputs and, where slices are not in
 //! shared memory, the logits of kept rows are written; outputs alias nothing.
 //!
-//! *Mapping*: where it may begin before the sampling kernel has ended, a rehearsal
-//! (`rehearsal.rs`), and the wait. Then the rows that were listed, a block each. Then the blocks of a cluster work on
+//! *Mapping*: first the rows that were listed, a block each. Then the blocks of a cluster work on
 //! one row at a time, the cluster's index first, then as many rows further as there are
 //! clusters. Each block has a slice of the row, of
 //! whole vocabulary tiles; its threads take the slice's tokens in turn.
@@ -21,8 +20,8 @@
 //! in [`crate::scale`], what is kept in [`crate::filters`], scores in [`crate::score`]. Sums
 //! of many tokens are integers, and keys have an order: how they are found does not show.
 //!
-//! *Preconditions*: the sampling kernel's; once it has ended, the logits of all rows are
-//! stored; lists are in ascending order of distinct ids (`host-crate/src/token_rules.rs`).
+//! *Preconditions*: the sampling kernel's; it has ended, and has stored the logits of all
+//! rows; lists are in ascending order of distinct ids (`host-crate/src/token_rules.rs`).
 //!
 //! *Measured*: `docs/findings/`.
 
@@ -33,7 +32,6 @@ mod gather;
 mod halved;
 mod measure;
 mod ranked;
-mod rehearsal;
 mod report;
 mod short;
 mod shortlist;
@@ -68,74 +66,49 @@ pub unsafe fn sample_kept<const CLUSTER: u32>(
     blocks: u32,
 ) {
     let rank = if CLUSTER == 1 { 0 } else { arch::cluster_rank() };
-    // SAFETY: the caller's promise; every access is masked by rows and slices.
+    let mut row = block / CLUSTER;
+    // SAFETY: the caller's promise; `row < B`, and every access is masked by the slice.
     unsafe {
-        let alone = Crew::<1>::new(shared, 0);
-        let in_shared = params.slice_in_shared != 0;
-        let values = if in_shared { slice_len(params.sample.vocab, CLUSTER) as u32 } else { 0 };
-        let may_list = !params.sample.listed.is_null() && block < params.sample.batch;
-        // What has clusters may begin while the kernel before it still runs.
-        let is_early = CLUSTER != 1;
-        let passes = if is_early { rehearsal::set(params, shared, &alone) } else { params };
-        // The first pass is a rehearsal. Opaque: both have one text.
-        let mut is_call = arch::opaque(!(is_early && may_list) as u32);
-        let step = blocks / CLUSTER;
-        loop {
-            let mut pass = params;
-            if is_early {
-                if is_call != 0 {
-                    arch::dependencies_wait();
-                }
-                pass = &*passes.add(is_call as usize);
-            }
-            let mut row = is_call * block;
-            while may_list && row < pass.sample.batch {
-                let known = Known::take(pass, &alone, row);
+        if !params.sample.listed.is_null() {
+            let crew = Crew::<1>::new(shared, 0);
+            let words = if params.slice_in_shared != 0 {
+                slice_len(params.sample.vocab, CLUSTER) as u32
+            } else {
+                0
+            };
+            let mut row = block;
+            while row < params.sample.batch {
+                let known = Known::take(params, &crew, row);
                 if known.is_listed() {
-                    short::finish_row(pass, &alone, (slice, values), row, known);
+                    short::finish_row(params, &crew, (slice, words), row, known);
                 }
                 row += blocks;
             }
-            mark_kept(pass, &alone, is_call * (block / CLUSTER), step);
-            if is_call != 0 {
-                break;
-            }
-            is_call = 1;
         }
-        let mut crew = Crew::<CLUSTER>::new(shared, rank);
-        let kept = (&raw const (*shared).rows).cast::<u32>();
-        let (mut row, mut at, mut any) = (block / CLUSTER, 0, false);
+        let (mut crew, mut any) = (Crew::<CLUSTER>::new(shared, rank), false);
         while row < params.sample.batch {
-            if at == THREADS {
-                mark_kept(params, &alone, row, step);
-                at = 0;
+            // As many rows as there are threads, so that none is waited for alone.
+            let (first, step) = (row, blocks / CLUSTER);
+            let kept = (&raw mut (*shared).rows).cast::<u32>();
+            crew.leg(|thread| {
+                let row = thread.saturating_mul(step).saturating_add(first);
+                let is_kept = row < params.sample.batch && is_kept(params, row);
+                kept.add(thread as usize).write(is_kept as u32);
+            });
+            let mut at = 0;
+            while at < THREADS && row < params.sample.batch {
+                if kept.add(at as usize).read() != 0 {
+                    finish_row(params, &mut crew, slice, row);
+                    any = true;
+                }
+                row = row.saturating_add(step);
+                at += 1;
             }
-            if kept.add(at as usize).read() != 0 {
-                finish_row(params, &mut crew, slice, row);
-                any = true;
-            }
-            row = row.saturating_add(step);
-            at += 1;
         }
         // A block must not leave while another may still read its shared memory.
         if CLUSTER != 1 && any {
             arch::cluster_barrier();
         }
-    }
-}
-
-/// Leg: marks which rows are kept, from `first` on at steps of `step` as many as there are
-/// threads, so that none is waited for alone.
-#[inline(always)]
-unsafe fn mark_kept(params: &KeptParams, crew: &Crew<1>, first: u32, step: u32) {
-    // SAFETY: `row < B`; the place is the thread's own.
-    unsafe {
-        let kept = (&raw mut (*crew.shared).rows).cast::<u32>();
-        crew.leg(|thread| {
-            let row = thread.saturating_mul(step).saturating_add(first);
-            let is_kept = row < params.sample.batch && is_kept(params, row);
-            kept.add(thread as usize).write(is_kept as u32);
-        });
     }
 }
 

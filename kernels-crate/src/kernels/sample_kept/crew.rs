@@ -1,7 +1,6 @@
 //! What the threads of a cluster do together.
 
 use super::THREADS_LEN;
-use super::rehearsal::Stage;
 use super::short::ShortRow;
 use super::view::View;
 use crate::abi::kept::{CLUSTER as LARGEST_CLUSTER, THREADS};
@@ -41,7 +40,6 @@ pub struct Shared {
     /// Those of a rung, or piece of one, that has too many for the list.
     pub(super) pieces: Histogram,
     pub(super) short: ShortRow,
-    pub(super) stage: Stage,
     /// What the block tells the others of its cluster in turn: the one that is written, and the
     /// one that may still be read.
     exchanges: [Exchange; 2],

@@ -10,6 +10,7 @@ use super::ranked::Ranked;
 use super::shortlist::Shortlist;
 use crate::abi::TILE_V;
 use crate::abi::kept::{KeptParams, RowFeatures, THREADS, values_stride};
+use crate::arch;
 use crate::candidate::{Key, Leaders};
 use crate::dims::{offset, output_index};
 use crate::filters::Filters;
@@ -19,7 +20,7 @@ use crate::score::{RowParams, offer_token};
 use crate::shortlist::{self, BINS, Tally};
 use crate::status::Status;
 
-pub(super) const BINS_OF_A_THREAD: usize = BINS as usize / THREADS_LEN;
+const BINS_OF_A_THREAD: usize = BINS as usize / THREADS_LEN;
 
 const _: () = assert!(BINS.is_multiple_of(THREADS));
 
@@ -58,11 +59,11 @@ impl Known {
         // SAFETY: the caller's promise.
         unsafe {
             let tally = sample.tallies.add(row as usize);
-            let highest = (&raw const (*tally).highest).read();
-            let n_tokens = (&raw const (*tally).n_tokens).read();
-            let n_tiles = (&raw const (*tally).n_tiles).read();
+            let highest = arch::load_shared_u64(&raw const (*tally).highest);
+            let n_tokens = arch::load_shared_u32(&raw const (*tally).n_tokens);
+            let n_tiles = arch::load_shared_u32(&raw const (*tally).n_tiles);
             let first_output = output_index(row, sample.draws, 0) as usize;
-            let seen = sample.status.add(first_output).read();
+            let seen = arch::load_shared_u32(sample.status.add(first_output));
             let features = sample.features.add(row as usize).read();
             let params = row_params(sample, row);
             // The sampling kernel has drawn none.
@@ -89,8 +90,8 @@ struct Four([u32; 4]);
 #[derive(Clone, Copy)]
 #[repr(C, align(16))]
 pub(super) struct ShortRow {
-    /// Of the row's, the counts.
-    pub(super) tally: Tally,
+    /// The tally's.
+    bins: [u32; BINS as usize],
     /// Keys of tokens that count, in any order, as far as there are places; none behind them.
     pub(super) found: [Key; THREADS_LEN],
     /// The same, the likeliest first.
@@ -174,7 +175,7 @@ unsafe fn take_counts(tally: *mut Tally, short: *mut ShortRow, thread: u32) {
     // SAFETY: bins are below their number; each is one thread's.
     unsafe {
         let from = (&raw mut (*tally).bins).cast::<u32>();
-        let to = (&raw mut (*short).tally.bins).cast::<u32>();
+        let to = (&raw mut (*short).bins).cast::<u32>();
         let mut counts = [0; BINS_OF_A_THREAD];
         let mut i = 0;
         while i < BINS_OF_A_THREAD {
@@ -208,7 +209,7 @@ unsafe fn lists_of(
     let (temperature, highest) = (known.params.temperature, shortlist::of_height(known.highest));
     // SAFETY: the caller's promise.
     unsafe {
-        let bins = (&raw const (*short).tally.bins).cast();
+        let bins = (&raw const (*short).bins).cast();
         let load = |at: *const u32| {
             let Four(counts) = at.cast::<Four>().read();
             counts
