@@ -181,7 +181,8 @@ impl Left {
     fn new(logits: &[f32], first_token: u32, features: &RowFeatures, temperature: f32) -> Self {
         let vocab = logits.len() as u32;
         let stride = values_stride(vocab) as usize;
-        let empty = Tally { highest: 0, n_tokens: 0, n_tiles: 0, bins: [0; BINS as usize] };
+        let empty =
+            Tally { bins: [0; BINS as usize], highest: 0, floor: 0, n_tokens: 0, n_tiles: 0 };
         let mut left = Self {
             values: vec![f32::NAN; stride],
             listed: vec![u32::MAX; stride],
@@ -194,15 +195,21 @@ impl Left {
             let end = (begin + i64::from(TILE_V)).min(vocab.into());
             let indices = begin.max(0) as u32..end as u32;
             let highest = shortlist::of_height(left.tally.highest);
-            let tally = &raw const *left.tally;
+            let bins = left.tally.bins.as_ptr();
             // SAFETY: the tally is there.
-            let floor =
-                unsafe { shortlist::floor(features, temperature, tally, highest, |at| at.read()) };
+            let load = |at: *const u32| unsafe { at.cast::<[u32; 4]>().read() };
+            // SAFETY: the same.
+            let counted = unsafe { shortlist::counted_floor(features, highest, bins, load) };
+            left.tally.floor = left.tally.floor.max(shortlist::height(counted));
+            let floor = shortlist::floor(features, temperature, highest, counted);
             if floor == f32::NEG_INFINITY {
                 let most = indices.clone().map(|i| logits[i as usize]).fold(floor, f32::max);
                 indices.clone().for_each(|i| left.values[i as usize] = logits[i as usize]);
                 left.tally.n_tiles += 1;
-                left.listed[stride - left.tally.n_tiles as usize] = begin as u32;
+                // Where rules edit values of the tile, their bound is not known.
+                let bound = if tile % 5 == 4 { f32::INFINITY } else { most };
+                let at = stride - left.tally.n_tiles as usize;
+                left.listed[at] = shortlist::kept_tile(tile, bound);
                 left.count(most);
                 continue;
             }
@@ -262,8 +269,8 @@ fn finish(
     // SAFETY: the buffers have the sizes that the parameters tell, for one block.
     unsafe { sample_kept::<1>(&params, shared.as_mut_ptr(), slice.as_mut_ptr(), 0, 1) };
     if lists {
-        let Tally { highest, n_tokens, n_tiles, bins } = *left.tally;
-        assert_eq!((highest, n_tokens, n_tiles), (0, 0, 0), "the tally is zero again");
+        let Tally { bins, highest, floor, n_tokens, n_tiles } = *left.tally;
+        assert_eq!((highest, floor, n_tokens, n_tiles), (0, 0, 0, 0), "the tally is zero again");
         assert!(bins.iter().all(|&n| n == 0), "the tally is zero again");
     }
     let bits = |values: [f32; DRAWS]| values.map(f32::to_bits).to_vec();

@@ -284,15 +284,17 @@ fn sm90_synchronization_is_where_the_source_has_it() {
 /// barriers.
 fn of_short_rows() -> (usize, usize) {
     // Of a list that is too long to be ranked, number and mass down to a key: of the whole, to
-    // reach a goal of top_k and of top_p, and at three cuts.
-    const DOWN_TO_A_KEY: usize = 1 + 2 + 3;
-    // The ends of the list, the leaders, the mean gap.
-    let block_sums = [2, 2, 1];
+    // reach a goal of top_k and of top_p, and at two cuts: rows with top_n_sigma are not listed.
+    const DOWN_TO_A_KEY: usize = 1 + 2 + 2;
+    // The leaders; the mean gap of a ranked list, and of a long one.
+    let block_sums = [2, 1, 1];
     let words = block_sums.iter().sum::<usize>() + 2 * DOWN_TO_A_KEY;
     let reduces = block_sums.len() + DOWN_TO_A_KEY;
-    // Two to gather the list, two to rank it, outputs, the tally cleared.
-    let legs = 2 + 2 + 1 + 1;
-    (2 * words, legs + 2 * reduces)
+    // The masses of a ranked list, over lanes.
+    let scans = 1;
+    // The tally is taken, two to gather the list, one to rank it, outputs, the tally cleared.
+    let legs = 1 + 2 + 1 + 1 + 1;
+    (2 * words + scans, legs + 2 * (reduces + scans))
 }
 
 /// What the kernel for kept rows does together, as often as the text has it: sums of words

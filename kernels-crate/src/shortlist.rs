@@ -15,35 +15,48 @@ use crate::mass::min_p_floor;
 /// Greatest top_k that a floor is found for.
 pub const MOST_COUNTED: u32 = 256;
 
-/// Ranges of values: for each sign 1,024, eight for each power of two of `|y| + 1`.
+/// Ranges of values: for each sign 1,024, sixteen for each power of two of `|y| + 1`, the last
+/// from there on.
 pub const BINS: u32 = 2 * SIDE;
 
 const SIDE: u32 = 1 << 10;
 
 /// Bits of an f32 below those that tell its bin.
-const BIN_SHIFT: u32 = 20;
+const BIN_SHIFT: u32 = 19;
 
 /// `|y| + 1` of a y near 0, shifted.
 const LEAST: u32 = 1f32.to_bits() >> BIN_SHIFT;
 
-/// Bins that are looked at, from the highest's down.
-const LOOKED_AT: u32 = 64;
+/// Bins that are looked at, about from the highest's down.
+const LOOKED_AT: u32 = 128;
 
-/// Bins whose counts are on their way together.
-const TOGETHER: u32 = 4;
+/// Counts that are read at once.
+const AT_ONCE: u32 = 4;
+
+/// How often before the first of them is looked at.
+const TOGETHER: u32 = 2;
+
+/// Most vocabulary tiles of a call whose rows are listed: a tile and a bound are one word.
+pub const MOST_TILES: u32 = 1 << TILE_BITS;
+
+const TILE_BITS: u32 = 16;
+const TILE_MASK: u32 = MOST_TILES - 1;
 
 /// What is known of a row's values while its tokens are listed. All zero between calls.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(16))]
 pub struct Tally {
-    /// A key that that of the highest value has at least; 0 if there is none.
+    /// Tokens by the range of their value: of listed ones all, of a tile one.
+    pub bins: [u32; BINS as usize],
+    /// The key that the highest value is meant by; 0 if there is none.
     pub highest: u64,
+    /// The key that a value is meant by below which no token counts, by those counted at some
+    /// time; 0 if there is none.
+    pub floor: u64,
     /// Tokens in the list.
     pub n_tokens: u32,
     /// Whole vocabulary tiles whose values are kept.
     pub n_tiles: u32,
-    /// Tokens by the range of their value: of listed ones all, of a tile one.
-    pub bins: [u32; BINS as usize],
 }
 
 /// Whether a row's shortlist has all that its filters and its draw need.
@@ -64,7 +77,7 @@ fn needs_masses(features: &RowFeatures) -> bool {
 
 /// Whether nothing below the k-th value counts.
 #[inline(always)]
-fn counts(features: &RowFeatures) -> bool {
+pub fn counts(features: &RowFeatures) -> bool {
     (features.top_k > 0) & (features.top_k <= MOST_COUNTED)
 }
 
@@ -88,6 +101,9 @@ pub fn bin(y: f32) -> u32 {
 fn least_of(bin: u32) -> f32 {
     /// More than what `|y| + 1` may be rounded by.
     const SLACK: f32 = 1.0 / (1 << 22) as f32;
+    if bin == 0 {
+        return f32::NEG_INFINITY;
+    }
     let is_positive = bin >= SIDE;
     let steps = if is_positive { bin - SIDE } else { SIDE - bin };
     let size = f32::from_bits((LEAST + steps) << BIN_SHIFT);
@@ -95,58 +111,82 @@ fn least_of(bin: u32) -> f32 {
     y - size * SLACK
 }
 
-/// A value below which no token of the row counts, by what `tally` has now; `−inf` where that
-/// is not known. `load` reads a count that others may be changing.
-///
-/// # Safety
-/// `tally` is valid; the row's filters are served.
+/// The word for a tile whose values are kept, the `tile`th of the call from 0, none above
+/// `highest`.
 #[inline(always)]
-pub unsafe fn floor(
-    features: &RowFeatures,
-    temperature: f32,
-    tally: *const Tally,
-    highest: f32,
-    load: impl Fn(*const u32) -> u32,
-) -> f32 {
-    if highest == f32::NEG_INFINITY {
-        return highest;
-    }
-    let mut floor = f32::NEG_INFINITY;
-    if cuts_by_min_p(features) {
-        let at_one = features.options & RowFeatures::FILTERS_AT_ONE != 0;
-        let temperature = if at_one { 1.0 } else { temperature };
-        let min_p = if features.min_p < 1.0 { features.min_p } else { 1.0 };
-        floor = min_p_floor(highest, temperature, min_p);
-    }
-    if counts(features) {
-        // SAFETY: bins are below their number.
-        let bins = unsafe { (&raw const (*tally).bins).cast::<u32>() };
-        let first = bin(highest);
-        // Opaque: it is one of several texts in each of many kernels.
-        let (mut looked_at, mut sum, end) = (0, 0, arch::opaque(LOOKED_AT));
-        while looked_at < end && looked_at + TOGETHER <= first {
-            let mut i = 0;
-            let mut counts = [0; TOGETHER as usize];
-            while i < TOGETHER {
-                counts[i as usize] = load(bins.wrapping_add((first - looked_at - i) as usize));
-                i += 1;
-            }
-            i = 0;
-            while i < TOGETHER {
-                sum += counts[i as usize];
-                if sum >= features.top_k {
-                    let least = least_of(first - looked_at - i);
-                    return if least > floor { least } else { floor };
-                }
-                i += 1;
-            }
-            looked_at += TOGETHER;
-        }
-    }
-    floor
+pub fn kept_tile(tile: u32, highest: f32) -> u32 {
+    // Rounded upwards.
+    let up = if highest > 0.0 { TILE_MASK } else { 0 };
+    (highest.to_bits() + up) & !TILE_MASK | tile
 }
 
-/// The key that a value raises [`Tally::highest`] with; adding 0 makes −0 a 0.
+/// What [`kept_tile`] was told: the tile, and what its values do not exceed.
+#[inline(always)]
+pub fn of_kept_tile(word: u32) -> (u32, f32) {
+    (word & TILE_MASK, f32::from_bits(word & !TILE_MASK))
+}
+
+/// A value below which no token of the row counts, by the highest value and the floor that was
+/// told of counts; `−inf` where that is not known.
+#[inline(always)]
+pub fn floor(features: &RowFeatures, temperature: f32, highest: f32, counted: f32) -> f32 {
+    if !cuts_by_min_p(features) | (highest == f32::NEG_INFINITY) {
+        return counted;
+    }
+    let at_one = features.options & RowFeatures::FILTERS_AT_ONE != 0;
+    let temperature = if at_one { 1.0 } else { temperature };
+    let min_p = if features.min_p < 1.0 { features.min_p } else { 1.0 };
+    let floor = min_p_floor(highest, temperature, min_p);
+    if floor > counted { floor } else { counted }
+}
+
+/// A value that at least `top_k` tokens of the row reach, by the highest value and `bins`, the
+/// tally's; `−inf` where that is not known, or where the row has no such filter. `load` reads four
+/// counts that others may be changing, at an address that is a multiple of their size.
+///
+/// # Safety
+/// There are [`BINS`] counts.
+#[inline(always)]
+pub unsafe fn counted_floor(
+    features: &RowFeatures,
+    highest: f32,
+    bins: *const u32,
+    load: impl Fn(*const u32) -> [u32; AT_ONCE as usize],
+) -> f32 {
+    if !counts(features) | (highest == f32::NEG_INFINITY) {
+        return f32::NEG_INFINITY;
+    }
+    // Bins from here on are not looked at. Those above the highest's have none, or what was
+    // counted since.
+    let end = bin(highest) / AT_ONCE * AT_ONCE + AT_ONCE;
+    // Opaque: it is one of several texts in each of many kernels.
+    let (mut looked_at, mut sum, most) = (0, 0, arch::opaque(LOOKED_AT));
+    while looked_at < most && looked_at + TOGETHER * AT_ONCE <= end {
+        let mut fours = [[0; AT_ONCE as usize]; TOGETHER as usize];
+        let mut i = 0;
+        while i < TOGETHER {
+            let first = end - looked_at - (i + 1) * AT_ONCE;
+            fours[i as usize] = load(bins.wrapping_add(first as usize));
+            i += 1;
+        }
+        // Of the sums down to each those that do not reach it.
+        let mut short = 0;
+        i = 0;
+        while i < TOGETHER * AT_ONCE {
+            let (four, place) = (i / AT_ONCE, AT_ONCE - 1 - i % AT_ONCE);
+            sum += fours[four as usize][place as usize];
+            short += (sum < features.top_k) as u32;
+            i += 1;
+        }
+        if short < TOGETHER * AT_ONCE {
+            return least_of(end - 1 - looked_at - short);
+        }
+        looked_at += TOGETHER * AT_ONCE;
+    }
+    f32::NEG_INFINITY
+}
+
+/// The key that a value raises [`Tally::highest`] or [`Tally::floor`] with; adding 0 makes −0 a 0.
 #[inline(always)]
 pub fn height(y: f32) -> u64 {
     Key::floor(y + 0.0).bits()
@@ -182,18 +222,33 @@ mod tests {
         for &y in &values {
             assert!(bin(y) < BINS);
             assert!(least_of(bin(y)) <= y, "{y}: {}", least_of(bin(y)));
-            // Not much less: an eighth of its size and 1.
+            // Not much less: a sixteenth of its size and 1.
             let least = f64::from(least_of(bin(y)));
             let gap = f64::from(y) - least;
-            assert!(
-                !y.is_finite() || least.is_infinite() || gap <= (f64::from(y).abs() + 1.0) / 6.0,
-                "{y}: {least}"
-            );
+            let is_huge = y.abs() >= 1e19;
+            assert!(is_huge || gap <= (f64::from(y).abs() + 1.0) / 14.0, "{y}: {least}");
+        }
+    }
+
+    #[test]
+    fn kept_tiles_come_back_with_a_bound_that_is_close() {
+        for &y in &values() {
+            for tile in [0, 77, MOST_TILES - 1] {
+                let (same, bound) = of_kept_tile(kept_tile(tile, y));
+                assert_eq!(same, tile);
+                assert!(bound >= y, "{y}: {bound}");
+                let gap = f64::from(bound) - f64::from(y);
+                assert!(
+                    y.abs() > 1e38 || gap <= f64::from(y.abs()) / 120.0 + 1e-38,
+                    "{y}: {bound}"
+                );
+            }
         }
     }
 
     fn tally(values: &[f32]) -> Tally {
-        let mut tally = Tally { highest: 0, n_tokens: 0, n_tiles: 0, bins: [0; BINS as usize] };
+        let mut tally =
+            Tally { bins: [0; BINS as usize], highest: 0, floor: 0, n_tokens: 0, n_tiles: 0 };
         for &y in values {
             tally.highest = tally.highest.max(height(y));
             tally.bins[bin(y) as usize] += 1;
@@ -203,10 +258,11 @@ mod tests {
 
     fn floor_of(features: &RowFeatures, temperature: f32, values: &[f32]) -> f32 {
         let tally = tally(values);
+        let (highest, bins) = (of_height(tally.highest), tally.bins.as_ptr());
         // SAFETY: the tally is there.
-        unsafe {
-            floor(features, temperature, &raw const tally, of_height(tally.highest), |at| at.read())
-        }
+        let counted =
+            unsafe { counted_floor(features, highest, bins, |at| at.cast::<[u32; 4]>().read()) };
+        floor(features, temperature, highest, counted)
     }
 
     #[test]

@@ -3,7 +3,9 @@
 
 use std::fmt;
 
+use flash_sampling_kernels::abi::TILE_V;
 use flash_sampling_kernels::abi::kept::{KEPT_VARIANTS, THREADS, kept_variant, values_stride};
+use flash_sampling_kernels::shortlist::MOST_TILES;
 
 use super::DeviceLimits;
 use super::gpu::wave;
@@ -36,8 +38,8 @@ pub struct Finish {
 /// one cluster lie together. What does not fit would begin when others have done all their rows.
 const MISFITS: u64 = 16;
 
-/// Tokens whose indices are counted in 32 bits, with room to spare.
-const MOST_LISTED: u32 = 1 << 31;
+/// Tokens whose tiles have a number each, wherever the first begins.
+const MOST_LISTED: u32 = (MOST_TILES - 1) * TILE_V;
 
 impl Finish {
     /// A cluster of blocks a row, or a wave of them if there are more rows. Rows may be listed
@@ -56,7 +58,7 @@ impl Finish {
         // `Problem` has checked the product; rows are multiples of 16 bytes.
         let values = u64::from(problem.batch()) * values_stride(problem.vocab());
         let values_bytes = values * size_of::<f32>() as u64;
-        let lists = applies_rules && problem.vocab() < MOST_LISTED;
+        let lists = applies_rules && problem.vocab() <= MOST_LISTED;
         // Shortlists, or the second copy: where rules are applied at once, no report is this
         // kernel's.
         let copies = if two_copies || lists { 2 } else { 1 };

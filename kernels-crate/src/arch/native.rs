@@ -133,6 +133,10 @@ pub fn of_block<T>(own: *mut T, _rank: u32) -> *mut T {
 #[inline(always)]
 pub fn cluster_meet() {}
 
+/// Waits until the kernels before this one have ended: they have.
+#[inline(always)]
+pub fn dependencies_wait() {}
+
 /// Adds to a value that the block shares; returns what was there.
 ///
 /// # Safety
@@ -230,6 +234,16 @@ pub unsafe fn load_shared_u64(at: *const u64) -> u64 {
 pub unsafe fn load_shared_u32(at: *const u32) -> u32 {
     // SAFETY: the caller's promise.
     unsafe { AtomicU32::from_ptr(at.cast_mut()) }.load(Ordering::Relaxed)
+}
+
+/// Reads four values, each of which other blocks may be changing.
+///
+/// # Safety
+/// `at` is valid for atomic access to four, and a multiple of their size.
+#[inline(always)]
+pub unsafe fn load_shared_4(at: *const u32) -> [u32; 4] {
+    // SAFETY: the caller's promise.
+    [0, 1, 2, 3].map(|i| unsafe { load_shared_u32(at.add(i)) })
 }
 
 /// Adds to the value at `at`, wrapping.

@@ -166,6 +166,19 @@ pub unsafe fn atomic_add_u32(at: *mut u32, value: u32) -> u32 {
     before
 }
 
+/// [`atomic_add_u32`] for who does not ask what was there: nothing waits ("red").
+///
+/// # Safety
+/// `at` is a valid global address.
+#[inline(always)]
+pub unsafe fn increase(at: *mut u32, value: u32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("red.relaxed.gpu.global.add.u32 [{}], {};",
+             in(reg64) at, in(reg32) value, options(nostack));
+    }
+}
+
 /// Adds to the value at `at`, wrapping ("red").
 ///
 /// # Safety
@@ -209,6 +222,22 @@ pub unsafe fn load_shared_u32(at: *const u32) -> u32 {
     value
 }
 
+/// Reads four values, each of which other blocks may be changing ("ld", relaxed).
+///
+/// # Safety
+/// `at` is a valid global address of four, and a multiple of their size.
+#[inline(always)]
+pub unsafe fn load_shared_4(at: *const u32) -> [u32; 4] {
+    let (a, b, c, d);
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("ld.relaxed.gpu.global.v4.u32 {{{}, {}, {}, {}}}, [{}];",
+             out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) at,
+             options(nostack));
+    }
+    [a, b, c, d]
+}
+
 /// Index of the block in its cluster: before `sm_90` a block is one by itself.
 #[cfg(not(feature = "sm_90a"))]
 #[inline(always)]
@@ -229,6 +258,11 @@ pub fn of_block<T>(own: *mut T, _rank: u32) -> *mut T {
 pub fn cluster_meet() {
     block_barrier();
 }
+
+/// Waits until the kernels before this one have ended: before `sm_90` they have.
+#[cfg(not(feature = "sm_90a"))]
+#[inline(always)]
+pub fn dependencies_wait() {}
 
 /// The block's dynamic shared memory.
 #[inline(always)]

@@ -28,6 +28,8 @@
 mod crew;
 mod draw;
 mod edit;
+mod gather;
+mod halved;
 mod histogram;
 mod measure;
 mod ranked;
@@ -69,7 +71,7 @@ pub unsafe fn sample_kept<const CLUSTER: u32>(
     // SAFETY: the caller's promise; `row < B`, and every access is masked by the slice.
     unsafe {
         if !params.sample.listed.is_null() {
-            let mut crew = Crew::<1>::new(shared, 0);
+            let crew = Crew::<1>::new(shared, 0);
             let words = if params.slice_in_shared != 0 {
                 slice_len(params.sample.vocab, CLUSTER) as u32
             } else {
@@ -77,14 +79,14 @@ pub unsafe fn sample_kept<const CLUSTER: u32>(
             };
             let mut row = block;
             while row < params.sample.batch {
-                let known = Known::read(params, row);
-                if short::is_listed(params, row) {
-                    short::finish_row(params, &mut crew, (slice, words / 2), row, known);
+                let known = Known::take(params, &crew, row);
+                if known.is_listed() {
+                    short::finish_row(params, &crew, (slice, words), row, known);
                 }
                 row += blocks;
             }
         }
-        let mut crew = Crew::<CLUSTER>::new(shared, rank);
+        let (mut crew, mut any) = (Crew::<CLUSTER>::new(shared, rank), false);
         while row < params.sample.batch {
             // As many rows as there are threads, so that none is waited for alone.
             let (first, step) = (row, blocks / CLUSTER);
@@ -98,13 +100,14 @@ pub unsafe fn sample_kept<const CLUSTER: u32>(
             while at < THREADS && row < params.sample.batch {
                 if kept.add(at as usize).read() != 0 {
                     finish_row(params, &mut crew, slice, row);
+                    any = true;
                 }
                 row = row.saturating_add(step);
                 at += 1;
             }
         }
         // A block must not leave while another may still read its shared memory.
-        if CLUSTER != 1 {
+        if CLUSTER != 1 && any {
             arch::cluster_meet();
         }
     }

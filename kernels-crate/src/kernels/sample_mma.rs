@@ -98,6 +98,7 @@ pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize>(
                 sieve.begin_rows(first_row, 0);
             }
             sieve.write_rules(tile, first_row, arch::thread_idx(), mma::THREADS);
+            sieve.tell_floors(first_row, arch::thread_idx(), mma::THREADS);
             let portions = Sieve::<2, N_TILES>::PORTIONS;
             let rounds = ceil_div(portions as u64, mma::THREADS as u64) as u32;
             let mut hints = Quota::new(rounds, slabs);

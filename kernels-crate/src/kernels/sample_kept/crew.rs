@@ -2,6 +2,7 @@
 
 use super::THREADS_LEN;
 use super::histogram::Histogram;
+use super::short::ShortRow;
 use super::view::{TOGETHER, View};
 use crate::abi::kept::{CLUSTER as LARGEST_CLUSTER, THREADS};
 use crate::arch::{self, PerThread};
@@ -19,15 +20,6 @@ const _: () = assert!(RUNGS == THREADS && LIST <= THREADS_LEN);
 /// Words that a thread may give to a sum.
 const WORDS: usize = 4;
 
-/// A listed row's tokens, the likeliest first.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(super) struct Ranking {
-    pub(super) keys: [Key; THREADS_LEN],
-    /// Of each and those before it.
-    pub(super) masses: [u64; THREADS_LEN],
-}
-
 /// What the threads of a block share.
 #[repr(C, align(16))]
 pub struct Shared {
@@ -38,7 +30,7 @@ pub struct Shared {
     pub(super) ladder: Histogram,
     /// Those of a rung, or piece of one, that has too many for the list.
     pub(super) pieces: Histogram,
-    pub(super) ranking: Ranking,
+    pub(super) short: ShortRow,
     /// What the block tells the others of its cluster in turn: the one that is written, and the
     /// one that may still be read.
     exchanges: [Exchange; 2],

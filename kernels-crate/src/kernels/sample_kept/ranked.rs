@@ -1,102 +1,99 @@
-//! A listed row as its filters measure it: its tokens in order, with the mass down to each. Who
-//! asks looks a key or a mass up; nobody waits.
-//!
-//! Lists of more tokens than there are threads are rare, and stay as they are: a key is then
-//! found by halving the range of all keys, a sum over the list each time.
+//! A listed row of few tokens, as its filters measure it: in order, with the mass down to each.
+//! Who asks looks a key or a mass up; nobody waits.
 
-use super::crew::{Crew, add, key};
-use super::shortlist::Shortlist;
+use super::crew::{Crew, add};
+use super::short::ShortRow;
 use crate::abi::kept::THREADS;
 use crate::candidate::Key;
-use crate::filters::{Cut, Row, keeps};
+use crate::filters::{Cut, Row};
 use crate::scale::Scale;
 
+/// Two keys, which are read together.
+#[derive(Clone, Copy)]
+#[repr(C, align(16))]
+struct Two([Key; 2]);
+
+/// Pairs of keys that are on their way together.
+const TOGETHER: u32 = 4;
+
 pub(super) struct Ranked<'a> {
-    crew: &'a mut Crew<1>,
-    list: Shortlist,
-    highest: f32,
-    scale: Scale,
-    /// Tokens that are in order; 0 where there are too many.
+    crew: &'a Crew<1>,
+    /// How many tokens count: at least one, and at most as many as there are threads.
     n: u32,
-    /// Mass of the whole list.
+    highest: f32,
+    vocab: u32,
+    scale: Scale,
+    /// Mass of all.
     total: u64,
 }
 
 impl<'a> Ranked<'a> {
+    /// Of the `n` tokens in [`ShortRow::found`].
     #[inline(always)]
-    pub(super) fn new(crew: &'a mut Crew<1>, list: Shortlist, highest: f32) -> Self {
-        let scale = Scale::new(highest, highest, 1.0, list.vocab);
-        Self { crew, list, highest, scale, n: 0, total: 0 }
+    pub(super) fn new(crew: &'a Crew<1>, n: u32, highest: f32, vocab: u32) -> Self {
+        let scale = Scale::new(highest, highest, 1.0, vocab);
+        Self { crew, n, highest, vocab, scale, total: 0 }
     }
 
-    /// The tokens' keys in order.
+    #[inline(always)]
+    fn short(&self) -> *mut ShortRow {
+        // SAFETY: the block's own memory.
+        unsafe { &raw mut (*self.crew.shared).short }
+    }
+
+    /// The keys in order.
     #[inline(always)]
     fn keys(&self) -> *mut Key {
-        // SAFETY: the block's own memory.
-        unsafe { (&raw mut (*self.crew.shared).ranking.keys).cast() }
+        // SAFETY: the same.
+        unsafe { (&raw mut (*self.short()).ranked).cast() }
     }
 
     /// The mass down to each.
     #[inline(always)]
     fn masses(&self) -> *mut u64 {
         // SAFETY: the same.
-        unsafe { (&raw mut (*self.crew.shared).ranking.masses).cast() }
+        unsafe { (&raw mut (*self.short()).masses).cast() }
+    }
+
+    #[inline(always)]
+    fn mass(&self, key: Key) -> u64 {
+        self.scale.mass(self.scale.gap(key.score()))
     }
 
     /// Puts the tokens in order: each counts those before it.
     #[inline(always)]
     unsafe fn rank(&mut self) {
-        let (list, scale, n) = (self.list, self.scale, self.list.n);
-        let (keys, masses) = (self.keys(), self.masses());
-        // SAFETY: there are at most as many tokens as places; legs part what is written from
-        // what is read.
+        let (n, keys, masses) = (self.n, self.keys(), self.masses());
+        // SAFETY: there are at most as many tokens as places, and behind them keys below all;
+        // legs part what is written from what is read.
         unsafe {
-            let unordered = (&raw mut (*self.crew.shared).pieces.masses).cast::<Key>();
-            let own_masses = (&raw mut (*self.crew.shared).ladder.masses).cast::<u64>();
-            self.crew.leg(|thread| {
-                if let Some((key, y)) = list.own(thread) {
-                    unordered.add(thread as usize).write(key);
-                    own_masses.add(thread as usize).write(scale.mass(scale.gap(y)));
-                }
-            });
+            let found = (&raw const (*self.short()).found).cast::<Key>();
             self.crew.leg(|thread| {
                 if thread >= n {
                     return;
                 }
-                let own = unordered.add(thread as usize).read();
-                let (mut rank, mut mass, mut i) = (0, 0, 0);
-                while i < n {
-                    let is_before = unordered.add(i as usize).read() >= own;
-                    rank += is_before as u32;
-                    mass += if is_before { own_masses.add(i as usize).read() } else { 0 };
-                    i += 1;
+                let own = found.add(thread as usize).read();
+                let (mut rank, mut at) = (0, found.cast::<Two>());
+                let end = at.add(n.div_ceil(2) as usize);
+                while at < end {
+                    let mut i = 0;
+                    while i < TOGETHER {
+                        let Two([one, other]) = at.add(i as usize).read();
+                        rank += (one >= own) as u32 + (other >= own) as u32;
+                        i += 1;
+                    }
+                    at = at.add(TOGETHER as usize);
                 }
                 keys.add(rank as usize - 1).write(own);
-                masses.add(rank as usize - 1).write(mass);
             });
-            self.n = n;
+            let give = |thread| {
+                if thread < n { self.mass(keys.add(thread as usize).read()) } else { 0 }
+            };
+            self.crew.scan(give, |thread, before, own| {
+                masses.add(thread as usize).write(before + own);
+            });
             self.total = masses.add(n as usize - 1).read();
         }
-    }
-
-    /// How many tokens have keys from `last` on, and their mass.
-    #[inline(always)]
-    fn down_to_key(&self, last: Key) -> [u64; 2] {
-        let (list, scale) = (self.list, self.scale);
-        let give = |thread| {
-            let mut sums = [0; 2];
-            // SAFETY: the values are there.
-            unsafe {
-                list.each::<1>(thread, |index, y| {
-                    if y > f32::NEG_INFINITY && key(index, y) >= last {
-                        sums = add(sums, [1, scale.mass(scale.gap(y))]);
-                    }
-                });
-            }
-            sums
-        };
-        // SAFETY: all threads.
-        unsafe { self.crew.reduce_block(give, add) }
     }
 
     /// The cut with the `i`th token, counted from 0.
@@ -111,25 +108,24 @@ impl<'a> Ranked<'a> {
         }
     }
 
-    /// The likeliest tokens up to the one with which their number or mass reaches a goal; all if
-    /// it does not.
+    /// How many of the first tokens are before what is looked for, as `is_before` tells.
     #[inline(always)]
-    fn reach(&self, goal: u64, by_mass: bool) -> Cut {
-        let mut cut = Cut { last: Key::NONE, mass: self.total };
-        let (mut from, mut to) = (0, u64::MAX);
+    fn count(&self, is_before: impl Fn(usize) -> bool) -> u32 {
+        let (mut from, mut to) = (0, self.n);
         while from < to {
-            let middle = to - (to - from) / 2;
-            let [count, mass] = self.down_to_key(Key::from_bits(middle));
-            if (if by_mass { mass } else { count }) >= goal {
-                cut = Cut { last: Key::from_bits(middle), mass };
-                from = middle;
+            let middle = (from + to) / 2;
+            if is_before(middle as usize) {
+                from = middle + 1;
             } else {
-                to = middle - 1;
+                to = middle;
             }
         }
-        cut
+        from
     }
 }
+
+// Two keys at a time, of as many as there are threads.
+const _: () = assert!(THREADS.is_multiple_of(2 * TOGETHER));
 
 impl Row for Ranked<'_> {
     #[inline(always)]
@@ -145,44 +141,22 @@ impl Row for Ranked<'_> {
 
     #[inline(always)]
     fn measure(&mut self, temperature: f32) -> Cut {
-        self.scale = Scale::new(self.highest, self.highest, temperature, self.list.vocab);
-        if self.list.in_order && self.list.n <= THREADS {
-            // SAFETY: all threads.
-            unsafe { self.rank() };
-        } else {
-            [_, self.total] = self.down_to_key(Key::NONE);
-        }
+        self.scale = Scale::new(self.highest, self.highest, temperature, self.vocab);
+        // SAFETY: all threads.
+        unsafe { self.rank() };
         Cut { last: Key::NONE, mass: self.total }
     }
 
     #[inline(always)]
     fn likeliest(&mut self, n: u32) -> Cut {
-        if self.n == 0 {
-            self.reach(n as u64, false)
-        } else if n <= self.n {
-            self.cut_at(n - 1)
-        } else {
-            Cut { last: Key::NONE, mass: self.total }
-        }
+        if n <= self.n { self.cut_at(n - 1) } else { Cut { last: Key::NONE, mass: self.total } }
     }
 
     #[inline(always)]
     fn reaching(&mut self, mass: u64) -> Cut {
-        if self.n == 0 {
-            return self.reach(mass, true);
-        }
         let masses = self.masses();
-        let (mut from, mut to) = (0, self.n - 1);
-        while from < to {
-            let middle = (from + to) / 2;
-            // SAFETY: there are so many.
-            if unsafe { masses.add(middle as usize).read() } < mass {
-                from = middle + 1;
-            } else {
-                to = middle;
-            }
-        }
-        self.cut_at(from)
+        // SAFETY: there are so many, and the last reaches it.
+        self.cut_at(self.count(|i| unsafe { masses.add(i).read() } < mass))
     }
 
     #[inline(always)]
@@ -190,39 +164,24 @@ impl Row for Ranked<'_> {
         if last <= kept.last {
             return kept;
         }
-        if self.n == 0 {
-            let [_, mass] = self.down_to_key(last);
-            return Cut { last, mass };
-        }
         let keys = self.keys();
-        let (mut from, mut to) = (0, self.n);
-        while from < to {
-            let middle = (from + to) / 2;
-            // SAFETY: there are so many.
-            if unsafe { keys.add(middle as usize).read() } >= last {
-                from = middle + 1;
-            } else {
-                to = middle;
-            }
-        }
-        let mass = if from == 0 { 0 } else { self.cut_at(from - 1).mass };
+        // SAFETY: there are so many.
+        let n = self.count(|i| unsafe { keys.add(i).read() } >= last);
+        let mass = if n == 0 { 0 } else { self.cut_at(n - 1).mass };
         Cut { last, mass }
     }
 
     #[inline(always)]
     fn mean_gap(&mut self, kept: Cut) -> f32 {
-        let (list, scale, keeps) = (self.list, self.scale, keeps(kept.last));
-        let give = |thread| {
-            let mut moment = [0];
-            // SAFETY: the values are there.
-            unsafe {
-                list.each::<1>(thread, |index, y| {
-                    if y > f32::NEG_INFINITY && keeps(index, y) {
-                        moment[0] += scale.moment(scale.gap(y));
-                    }
-                });
+        let (keys, n, scale) = (self.keys(), self.n, self.scale);
+        let give = |thread: u32| {
+            let mut moment = 0;
+            if thread < n {
+                // SAFETY: there are so many.
+                let key = unsafe { keys.add(thread as usize).read() };
+                moment = if key >= kept.last { scale.moment(scale.gap(key.score())) } else { 0 };
             }
-            moment
+            [moment]
         };
         // SAFETY: all threads.
         let [moment] = unsafe { self.crew.reduce_block(give, add) };

@@ -43,6 +43,9 @@ pub(super) unsafe fn run<const M_TILES: usize, const N_TILES: usize>(call: &Call
                     if draw == 0 {
                         sieve.write_rules(tile, first_row, thread, sm90::HINT_THREADS);
                     }
+                    if draw == 0 && group == turn {
+                        sieve.tell_floors(first_row, thread, sm90::HINT_THREADS);
+                    }
                     let all = Sieve::<M_TILES, N_TILES>::PORTIONS;
                     sieve.write_hints(tile, (0, all), thread, sm90::HINT_THREADS);
                     if turns != 1 {

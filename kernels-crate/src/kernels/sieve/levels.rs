@@ -122,16 +122,17 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
             let (member, floor) = self.hint_slot(fragment, m).read()[column].floor();
             let [lower, upper] = pair(sums, column);
             let row = self.row_slot(fragment, column);
-            // The rows of the fragment that are the thread's.
-            let is_mine = member % PAIR_BIT == self.lane() / 4;
+            let temperature = (*row).temperature;
+            // The rows of the fragment that are the thread's. Without noise the greater counts.
+            let is_mine = (member % PAIR_BIT == self.lane() / 4) & (temperature != 0.0);
             // By bits: LLVM would make an `if` an indexed load, and the sums an array in
             // local memory.
             let differ = (lower.to_bits() ^ upper.to_bits()) & (member / PAIR_BIT).wrapping_neg();
             let least = f32::from_bits(lower.to_bits() ^ differ);
-            // Of the others no more is known than what bounds all noise.
-            let highest = arch::max_or_nan(lower, upper);
+            // Of the others no more is known than what bounds all noise. A NaN hides no other.
+            let highest = lower.max(upper);
             let (value, floor) = if is_mine { (least, floor) } else { (highest, NOISE_BELOW_ALL) };
-            let reached = score(value, (*row).temperature, floor);
+            let reached = score(value, temperature, floor);
             // False for NaN and `−inf`, and past the batch, where the level is `+inf`.
             let raises = is_final && value > f32::NEG_INFINITY && reached > (*row).level;
             let column = (fragment * 8 + column) as u32;

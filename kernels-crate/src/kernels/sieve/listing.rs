@@ -2,10 +2,12 @@
 //! are their values, so that the floor is their level.
 //!
 //! The floor rises with what all blocks have told of the row. A tile that ends before anybody
-//! knows one keeps all its values, and tells its highest.
+//! knows one keeps all its values, and tells the highest: of most such tiles nobody will look at
+//! another.
 
 use super::rules::Kind;
 use super::{Row, Sieve};
+use crate::abi::TILE_V;
 use crate::abi::kept::{RowFeatures, values_stride};
 use crate::arch;
 use crate::dims::offset;
@@ -96,21 +98,66 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         }
     }
 
-    /// The floor of a listed row, by what is known of it now.
+    /// The floor of a listed row, by what has been told of it.
     #[inline(always)]
     unsafe fn floor(&self, row: u32) -> f32 {
         // SAFETY: the caller's promise: `row < B`.
         unsafe {
             let tally = self.tally(row);
             let highest = arch::load_shared_u64(&raw const (*tally).highest);
+            let counted = arch::load_shared_u64(&raw const (*tally).floor);
             let temperature = self.params.temperatures.add(row as usize).read();
-            let load = |at| arch::load_shared_u32(at);
-            let highest = shortlist::of_height(highest);
-            shortlist::floor(self.features(row), temperature, tally, highest, load)
+            let [highest, counted] = [highest, counted].map(shortlist::of_height);
+            shortlist::floor(self.features(row), temperature, highest, counted)
         }
     }
 
-    /// Tells that all values of the tile are kept, and that one is at least `reached`.
+    /// The part of worker `worker` of `workers` in telling the floors of listed rows, as the
+    /// counts are now. It takes several trips to memory, for which nobody is to wait.
+    ///
+    /// # Safety
+    /// The worker has written its part of the rules; `first_row` is that of a batch tile.
+    #[inline(always)]
+    pub(in crate::kernels) unsafe fn tell_floors(&self, first_row: u32, worker: u32, workers: u32) {
+        if !self.lists() {
+            return;
+        }
+        let mut at = arch::opaque(worker);
+        while at < Self::ROWS && first_row + at < self.params.batch {
+            // SAFETY: the row is the call's.
+            unsafe {
+                if self.kind(at) == Kind::Listed {
+                    self.tell_floor(arch::opaque(first_row + at));
+                }
+            }
+            at += workers;
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn tell_floor(&self, row: u32) {
+        // SAFETY: the caller's promise: `row < B`.
+        unsafe {
+            let features = self.features(row);
+            if !shortlist::counts(features) {
+                return;
+            }
+            let tally = self.tally(row);
+            let highest = arch::load_shared_u64(&raw const (*tally).highest);
+            let highest = shortlist::of_height(highest);
+            let bins = (&raw const (*tally).bins).cast();
+            let load = |at| arch::load_shared_4(at);
+            let floor = shortlist::counted_floor(features, highest, bins, load);
+            // Read now: before, it would cost registers.
+            let told = arch::load_shared_u64(&raw const (*tally).floor);
+            if floor > shortlist::of_height(told) {
+                arch::raise(&raw mut (*tally).floor, shortlist::height(floor));
+            }
+        }
+    }
+
+    /// Tells that all values of the tile are kept, of which those that are final are at most
+    /// `reached`.
     ///
     /// # Safety
     /// As [`Self::level`]; one thread for each row.
@@ -131,8 +178,9 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
             let n = arch::atomic_add_u32(&raw mut (*tally).n_tiles, 1);
             let stride = values_stride(self.params.vocab);
             let place = offset(row, stride, 0) + stride - 1 - n as u64;
-            // The first tile may begin before the call's first token.
-            self.params.listed.add(place as usize).write(tile.vocab_row as u32);
+            let of_call = tile.token / TILE_V - self.params.first_token / TILE_V;
+            let bound = if self.is_ruled(at) { f32::INFINITY } else { reached };
+            self.params.listed.add(place as usize).write(shortlist::kept_tile(of_call, bound));
         }
     }
 
@@ -142,7 +190,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         // SAFETY: bins are below their number; `row < B`.
         unsafe {
             let bins = (&raw mut (*self.tally(row)).bins).cast::<u32>();
-            arch::atomic_add_u32(bins.add(shortlist::bin(y) as usize), 1);
+            arch::increase(bins.add(shortlist::bin(y) as usize), 1);
         }
     }
 
@@ -175,10 +223,11 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
                 } else {
                     let slot: *const Row = self.rows().add(column as usize);
                     if y > f32::NEG_INFINITY && y >= (*slot).level {
+                        // First: it is the one that is waited for.
+                        let n = arch::atomic_add_u32(&raw mut (*tally).n_tokens, 1);
                         value.write(y);
                         arch::raise(&raw mut (*tally).highest, shortlist::height(y));
                         self.count(row, y);
-                        let n = arch::atomic_add_u32(&raw mut (*tally).n_tokens, 1);
                         let place = offset(row, stride, n) as usize;
                         self.params.listed.add(place).write(index);
                     }

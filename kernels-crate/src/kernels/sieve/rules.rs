@@ -143,6 +143,16 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         unsafe { &raw mut (*self.rules().add(at as usize)).keeps_tile }
     }
 
+    /// Whether the rules of the row in slot `at` say anything of the tile.
+    ///
+    /// # Safety
+    /// The rules are written.
+    #[inline(always)]
+    pub(super) unsafe fn is_ruled(&self, at: u32) -> bool {
+        // SAFETY: there is a slot for each row.
+        unsafe { (*self.rules().add(at as usize)).is_ruled != 0 }
+    }
+
     /// Whether the rules of any of the thread's rows say anything of the tile.
     ///
     /// # Safety
