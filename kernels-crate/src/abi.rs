@@ -103,8 +103,8 @@ pub struct SampleParams {
     pub weights_dtype: u32,
     /// [`Dtype`] of the hidden states.
     pub hidden_dtype: u32,
-    /// Partial sums of a row: a sum for each warp of the grid that has a sieve
-    /// ([`Variant::warps_with_sums`]). One batch tile holds the call's rows.
+    /// Partial sums of a row: one for each warp of a sieve ([`Variant::sieves`]) that has a
+    /// vocabulary tile. One batch tile holds the call's rows.
     pub n_partials: u32,
     /// Whether nobody asks for the logits of tokens that no row admits, 0 or 1: tiles of such
     /// tokens need not be multiplied.

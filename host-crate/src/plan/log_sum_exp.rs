@@ -3,8 +3,8 @@
 
 use std::fmt;
 
-use flash_sampling_kernels::abi::Variant;
 use flash_sampling_kernels::abi::kept::{LOG_SUM_EXP_ENTRY, LOG_SUM_EXP_THREADS, values_stride};
+use flash_sampling_kernels::abi::{Variant, n_tiles_v, sieve};
 use flash_sampling_kernels::kernels::log_sum_exp::Shared;
 use flash_sampling_kernels::partial_sum::PartialSum;
 
@@ -23,7 +23,7 @@ pub struct LogSumExp {
     pub grid: u32,
     /// Dynamic shared memory of a block.
     pub shared_bytes: u32,
-    /// Sums of a row: one for each warp of the grid that sums up.
+    /// Sums of a row: one for each warp of the grid that sums up a tile.
     pub n_partials: u32,
     /// Where the sums of the model's distribution begin in the memory for values, in bytes, if
     /// they are wanted, and those of each row's.
@@ -51,7 +51,8 @@ impl LogSumExp {
         let features = problem.features();
         let batch = u64::from(problem.batch());
         let values_bytes = batch * values_stride(problem.vocab()) * size_of::<f32>() as u64;
-        let n_partials = grid * variant.warps_with_sums();
+        let tiles = n_tiles_v(problem.first_token(), problem.vocab());
+        let n_partials = tiles.min(grid * variant.sieves()) * sieve::WARPS;
         let part_bytes = batch * u64::from(n_partials) * size_of::<PartialSum>() as u64;
         let mut kept_bytes = others_bytes.max(values_bytes).next_multiple_of(ALIGNMENT_BYTES);
         let partials = [features.raw, features.processed].map(|wanted| {

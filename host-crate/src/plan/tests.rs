@@ -203,13 +203,13 @@ fn log_probabilities_alone_keep_no_values_where_tiles_are_small() {
     }
     let one = plan(1, alone, None);
     let LogSumExp { grid, n_partials, partials, .. } = one.log_sum_exp.unwrap();
-    // Eight tiles, a block each, of eight warps that sum up; the sums lie behind the values.
-    assert_eq!((one.grid, grid, n_partials), (8, 1, 64));
-    assert_eq!((partials, one.kept_bytes), ([Some(4_000), None], 4_000 + 64 * 8));
+    // Eight tiles, one of four warps for each block; the sums lie behind the values.
+    assert_eq!((one.grid, grid, n_partials), (8, 1, 32));
+    assert_eq!((partials, one.kept_bytes), ([Some(4_000), None], 4_000 + 32 * 8));
     assert!(one.to_string().contains("\nthen             flash_sampling_log_sum_exp\n"));
     let both = plan(2, Features { processed: raw, filters: true, ..alone }, None);
     let behind_lists = 2 * 2 * 4_000;
-    let second = behind_lists + 2 * 64 * 8;
+    let second = behind_lists + 2 * 32 * 8;
     let partials = both.log_sum_exp.unwrap().partials;
     assert_eq!(partials, [Some(behind_lists), Some(second)]);
     assert!(both.applies_rules && both.finish.unwrap().kept_bytes == behind_lists);

@@ -64,12 +64,12 @@ impl Variant {
         self.applies_rules()
     }
 
-    /// Warps of a block that each leave a sum.
-    pub const fn warps_with_sums(&self) -> u32 {
+    /// Sieves of a block, which take vocabulary tiles in turn.
+    pub const fn sieves(&self) -> u32 {
         match self.kernel {
             Kernel::SampleSimt => 0,
-            Kernel::SampleMma => sieve::WARPS,
-            Kernel::SampleSm90 => sm90::GROUPS * sieve::WARPS,
+            Kernel::SampleMma => 1,
+            Kernel::SampleSm90 => sm90::GROUPS,
         }
     }
 

@@ -88,7 +88,7 @@ pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize>(
             loader.load_next();
             ahead -= 1;
         }
-        sieve.begin_sums((1, 0));
+        sieve.begin_sums();
         let mut item = block;
         let mut tiles_done = 0;
         while item < schedule.items() {
@@ -131,7 +131,7 @@ pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize>(
                     finish::clear(&workspace, rows, tile.tile_b, thread, mma::THREADS);
                 }
                 tiles_done = 0;
-                sieve.leave_sums((1, 0));
+                sieve.leave_sums(0);
             }
         }
     }

@@ -113,7 +113,7 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
     // SAFETY: the caller's promise.
     unsafe {
         let sieve = sieve_of::<M_TILES, N_TILES>(call, group, share);
-        sieve.begin_sums((sm90::GROUPS, group));
+        sieve.begin_sums();
         while item < call.schedule.items() {
             let tile = call.schedule.tile(item);
             let first_row = tile.tile_b * tile_b;
@@ -192,7 +192,7 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
                     finish::clear(&workspace, rows, tile.tile_b, thread, threads);
                 }
                 tiles_done = 0;
-                sieve.leave_sums((sm90::GROUPS, group));
+                sieve.leave_sums(group);
             }
         }
     }

@@ -45,50 +45,23 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         inverses.wrapping_add((self.thread / LANES * Self::ROWS) as usize)
     }
 
-    /// Hands over, for each distribution that is wanted, the lane's share of the rows, with where
-    /// the warp's sum goes in memory. `sieve_index` counts the `sieves` of a block.
-    #[inline(always)]
-    fn each_row(
-        &self,
-        (sieves, sieve_index): (u32, u32),
-        mut run: impl FnMut(*mut PartialSum, *mut PartialSum),
-    ) {
-        // Opaque: one text for both distributions.
-        let (mut part, parts) = (0, arch::opaque(PARTS));
-        while part < parts {
-            let partials = self.partials(part);
-            let mut row = self.lane();
-            while !partials.is_null() && row < self.params.batch {
-                let warp = (arch::block_idx() * sieves + sieve_index) * WARPS + self.thread / LANES;
-                let at = offset(row, self.params.n_partials as u64, warp) as usize;
-                run(self.sums(part).wrapping_add(row as usize), partials.wrapping_add(at));
-                row += LANES;
-            }
-            part += 1;
-        }
-    }
-
-    /// Begins with sums of nothing, also in memory: a sieve may have no tile.
+    /// Begins with sums of nothing.
     ///
     /// # Safety
     /// All lanes of the warp.
     #[inline(always)]
-    pub(in crate::kernels) unsafe fn begin_sums(&self, sieve_index: (u32, u32)) {
-        if !Self::SUMS_WEIGHTS {
+    pub(in crate::kernels) unsafe fn begin_sums(&self) {
+        let [of_model, of_row] = self.params.partials;
+        if !Self::SUMS_WEIGHTS || of_model.is_null() && of_row.is_null() {
             return;
         }
-        self.each_row(sieve_index, |so_far, left| {
-            // SAFETY: both are the warp's own, and the row is one of the batch.
-            unsafe {
-                so_far.write(PartialSum::NONE);
-                left.write(PartialSum::NONE);
-            }
-        });
         let mut row = self.lane();
-        while !self.partials(1).is_null() && row < self.params.batch {
-            // SAFETY: `row < B`; the slot is the warp's own.
+        while row < self.params.batch {
+            // SAFETY: `row < B`; the slots are the warp's own.
             unsafe {
                 let temperature = self.params.temperatures.add(row as usize).read();
+                self.sums(0).add(row as usize).write(PartialSum::NONE);
+                self.sums(1).add(row as usize).write(PartialSum::NONE);
                 self.inverses().add(row as usize).write(1.0 / report_temperature(temperature));
             }
             row += LANES;
@@ -96,18 +69,32 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         arch::warp_barrier();
     }
 
-    /// Leaves the sums of all tiles so far in memory.
+    /// Leaves the sums of all tiles so far in memory, `sieve_index` counting the sieves of a
+    /// block. First come the first sieves of all blocks: those of later ones may have no tile.
     ///
     /// # Safety
-    /// As [`Self::begin_sums`].
+    /// As [`Self::begin_sums`]; the sieve has had a tile.
     #[inline(always)]
-    pub(in crate::kernels) unsafe fn leave_sums(&self, sieve_index: (u32, u32)) {
+    pub(in crate::kernels) unsafe fn leave_sums(&self, sieve_index: u32) {
         if !Self::SUMS_WEIGHTS {
             return;
         }
         arch::warp_barrier();
-        // SAFETY: as there.
-        self.each_row(sieve_index, |so_far, left| unsafe { left.write(so_far.read()) });
+        // Opaque: one text for both distributions.
+        let (mut part, parts) = (0, arch::opaque(PARTS));
+        while part < parts {
+            let partials = self.partials(part);
+            let sieve = sieve_index * arch::grid_dim() + arch::block_idx();
+            let warp = sieve * WARPS + self.thread / LANES;
+            let mut row = self.lane();
+            while !partials.is_null() && row < self.params.batch {
+                let at = offset(row, self.params.n_partials as u64, warp) as usize;
+                // SAFETY: the row and the warp are the call's.
+                unsafe { partials.add(at).write(self.sums(part).add(row as usize).read()) };
+                row += LANES;
+            }
+            part += 1;
+        }
     }
 
     /// Adds the tile's weights to the sums that are wanted.
