@@ -1,7 +1,7 @@
 //! Does the kernel that finishes kept rows find what the CPU's ladder finds, in every bit,
 //! where many tokens are equal or nearly so?
 
-use std::ptr::{null, null_mut};
+use std::ptr::null_mut;
 use std::sync::Arc;
 
 use flash_sampling::{
@@ -22,33 +22,15 @@ const ALL: Wanted = Wanted { logprobs: true, ranks: true, entropies: true, best:
 
 /// One row that asks for nothing, of a call without memory.
 const NOTHING: SampleParams = SampleParams {
-    bias: null(),
-    temperatures: null(),
     seeds: &3,
     positions: &4,
-    tokens: null_mut(),
-    status: null_mut(),
-    scores: null_mut(),
-    margins: null_mut(),
-    workspace: null_mut(),
-    values: null_mut(),
-    listed: null_mut(),
-    drawn_values: null_mut(),
-    partials: [null_mut(); 2],
-    tallies: null_mut(),
-    features: null(),
     weights_stride: 1,
     hidden_stride: 1,
     batch: 1,
     vocab: 1,
     hidden: 1,
     draws: 1,
-    first_token: 0,
-    weights_dtype: 0,
-    hidden_dtype: 0,
-    n_partials: 0,
-    skips_banned: 0,
-    applies_rules: 0,
+    ..SampleParams::NONE
 };
 
 /// A call without reports and a transform, finished by one block.

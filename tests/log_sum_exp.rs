@@ -1,7 +1,7 @@
 //! Does the kernel that finishes log-sum-exps merge what sampling kernels leave? Natively: the
 //! partial sums, which only the tensor-core kernels write, are made here of known values.
 
-use std::ptr::{null, null_mut};
+use std::ptr::null_mut;
 
 use flash_sampling::NO_TOKEN;
 use flash_sampling_kernels::abi::SampleParams;
@@ -12,37 +12,6 @@ use flash_sampling_tests::panel::is_near;
 
 const DRAWS: usize = 600;
 static TEMPERATURES: [f32; 4] = [0.05, 0.0, 0.7, 1e6];
-
-/// A call without rows, a vocabulary or anything that is wanted.
-const NOTHING: SampleParams = SampleParams {
-    bias: null(),
-    temperatures: null(),
-    seeds: null(),
-    positions: null(),
-    tokens: null_mut(),
-    status: null_mut(),
-    scores: null_mut(),
-    margins: null_mut(),
-    workspace: null_mut(),
-    values: null_mut(),
-    listed: null_mut(),
-    drawn_values: null_mut(),
-    partials: [null_mut(); 2],
-    tallies: null_mut(),
-    features: null(),
-    weights_stride: 1,
-    hidden_stride: 1,
-    batch: TEMPERATURES.len() as u32,
-    vocab: 0,
-    hidden: 1,
-    draws: DRAWS as u32,
-    first_token: 0,
-    weights_dtype: 0,
-    hidden_dtype: 0,
-    n_partials: 0,
-    skips_banned: 0,
-    applies_rules: 0,
-};
 
 fn value(row: usize, index: u32) -> f32 {
     ((row as u32 * 31 + index * 7_919) % 4_001) as f32 * 0.01 - 20.0
@@ -93,7 +62,9 @@ fn partial_sums_and_drawn_values_become_reports() {
                 n_partials: warps,
                 vocab,
                 first_token,
-                ..NOTHING
+                batch: TEMPERATURES.len() as u32,
+                draws: DRAWS as u32,
+                ..SampleParams::NONE
             },
             raw: std::mem::replace(&mut reports[0], ReportParams::NONE),
             processed: std::mem::replace(&mut reports[1], ReportParams::NONE),

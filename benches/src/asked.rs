@@ -86,7 +86,7 @@ pub fn features(lists: &Lists, temperature: f32) -> Vec<Feature<'_>> {
         processed: Wanted::default(),
     };
     let penalties = Penalties { repetition: 1.1, frequency: 0.1, presence: 0.1 };
-    let logprobs = Wanted { logprobs: true, ..Wanted::default() };
+    let logprobs = Wanted::LOGPROBS;
     let best = Wanted { logprobs: true, ranks: true, entropies: true, best: 20 };
     let biased = TokenRules { logit_bias: &lists.biases, ..plain.rules };
     let seen = TokenRules { seen: &lists.seen, ..plain.rules };

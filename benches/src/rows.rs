@@ -1,7 +1,5 @@
 //! What the rows of a call have in device memory besides matrices.
 
-use std::ptr::{null, null_mut};
-
 use anyhow::ensure;
 use flash_sampling::cuda::RawOperands;
 use flash_sampling_kernels::abi::{Dtype, SampleParams};
@@ -77,33 +75,21 @@ impl Rows {
     /// What a kernel over stored logits is told: a draw a row, and nothing else asked for.
     pub fn sample_params(&self, shape: &Shape) -> SampleParams {
         SampleParams {
-            bias: null(),
             temperatures: self.temperatures.pointer(),
             seeds: self.seeds.pointer(),
             positions: self.positions.pointer(),
             tokens: self.tokens.pointer(),
             status: self.status.pointer(),
-            scores: null_mut(),
-            margins: null_mut(),
             workspace: self.workspace.pointer(),
-            values: null_mut(),
-            listed: null_mut(),
-            drawn_values: null_mut(),
-            partials: [null_mut(); 2],
-            tallies: null_mut(),
-            features: null(),
             weights_stride: shape.hidden.into(),
             hidden_stride: shape.hidden.into(),
             batch: self.batch,
             vocab: shape.vocab,
             hidden: shape.hidden,
             draws: 1,
-            first_token: 0,
             weights_dtype: Dtype::Bf16 as u32,
             hidden_dtype: Dtype::Bf16 as u32,
-            n_partials: 0,
-            skips_banned: 0,
-            applies_rules: 0,
+            ..SampleParams::NONE
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use flash_sampling_kernels::abi::kept::values_stride;
 use flash_sampling_kernels::abi::{VARIANTS, Variant, n_tiles_v};
 
 use crate::cpu::CpuVariant;
@@ -227,6 +228,25 @@ impl Plan {
             ),
         }
     }
+}
+
+/// The lines of a kernel behind the variant's.
+fn fmt_behind(
+    f: &mut fmt::Formatter<'_>,
+    entry: &str,
+    [threads, grid, shared_bytes]: [u32; 3],
+) -> fmt::Result {
+    writeln!(f, "then             {entry}")?;
+    writeln!(f, "  threads        {threads}")?;
+    writeln!(f, "  grid           {grid}")?;
+    writeln!(f, "  shared bytes   {shared_bytes}")
+}
+
+/// Bytes of one copy of the values of all rows, a multiple of 16 like those of a row. `Problem`
+/// has checked the product.
+fn values_bytes(problem: &Problem) -> u64 {
+    let values = u64::from(problem.batch()) * values_stride(problem.vocab());
+    values * size_of::<f32>() as u64
 }
 
 /// The reasons against `others`, all but the chosen one.

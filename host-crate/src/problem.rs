@@ -1,8 +1,6 @@
 //! The sizes and layouts of a call: checked once, then trusted.
 #![forbid(unsafe_code)]
 
-use std::ptr::{null, null_mut};
-
 use flash_sampling_kernels::abi::{Dtype, NO_TOKEN, SampleParams, kept};
 
 use crate::error::{Axis, Error, LayoutRule, Need, Operand, Param, Size};
@@ -128,21 +126,6 @@ impl Problem {
     /// The kernels' parameters with this problem's sizes and no addresses.
     pub(crate) const fn sample_params(&self) -> SampleParams {
         SampleParams {
-            bias: null(),
-            temperatures: null(),
-            seeds: null(),
-            positions: null(),
-            tokens: null_mut(),
-            status: null_mut(),
-            scores: null_mut(),
-            margins: null_mut(),
-            workspace: null_mut(),
-            values: null_mut(),
-            listed: null_mut(),
-            drawn_values: null_mut(),
-            partials: [null_mut(); 2],
-            tallies: null_mut(),
-            features: null(),
             weights_stride: self.weights_stride(),
             hidden_stride: self.hidden_stride(),
             batch: self.batch(),
@@ -152,9 +135,7 @@ impl Problem {
             first_token: self.first_token(),
             weights_dtype: self.weights_dtype() as u32,
             hidden_dtype: self.hidden_dtype() as u32,
-            n_partials: 0,
-            skips_banned: 0,
-            applies_rules: 0,
+            ..SampleParams::NONE
         }
     }
 

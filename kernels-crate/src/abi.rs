@@ -8,6 +8,8 @@ pub mod sm90;
 
 pub use variants::{Kernel, VARIANTS, Variant};
 
+use core::ptr::{null, null_mut};
+
 use crate::dims::{align_up, ceil_div};
 use crate::partial_sum::PartialSum;
 use crate::shortlist::Tally;
@@ -112,6 +114,39 @@ pub struct SampleParams {
     /// Whether the sampling kernel applies rules, 0 or 1: [`Variant::applies_rules`]. Rows
     /// without filters are then done, and others may be listed.
     pub applies_rules: u32,
+}
+
+impl SampleParams {
+    /// A call without addresses and sizes, for which nothing is wanted.
+    pub const NONE: Self = Self {
+        bias: null(),
+        temperatures: null(),
+        seeds: null(),
+        positions: null(),
+        tokens: null_mut(),
+        status: null_mut(),
+        scores: null_mut(),
+        margins: null_mut(),
+        workspace: null_mut(),
+        values: null_mut(),
+        listed: null_mut(),
+        drawn_values: null_mut(),
+        partials: [null_mut(); 2],
+        tallies: null_mut(),
+        features: null(),
+        weights_stride: 0,
+        hidden_stride: 0,
+        batch: 0,
+        vocab: 0,
+        hidden: 0,
+        draws: 0,
+        first_token: 0,
+        weights_dtype: 0,
+        hidden_dtype: 0,
+        n_partials: 0,
+        skips_banned: 0,
+        applies_rules: 0,
+    };
 }
 
 /// Rows of a vocabulary tile, in every kernel: tiles begin at global ids that are

@@ -4,11 +4,11 @@
 use std::fmt;
 
 use flash_sampling_kernels::abi::TILE_V;
-use flash_sampling_kernels::abi::kept::{KEPT_VARIANTS, THREADS, kept_variant, values_stride};
+use flash_sampling_kernels::abi::kept::{KEPT_VARIANTS, THREADS, kept_variant};
 use flash_sampling_kernels::shortlist::MOST_TILES;
 
-use super::DeviceLimits;
 use super::gpu::wave;
+use super::{DeviceLimits, fmt_behind, values_bytes};
 use crate::problem::Problem;
 
 /// How a GPU finishes the rows of a problem with features.
@@ -55,9 +55,7 @@ impl Finish {
         let misfits = if variant.cluster > 1 { wave.div_ceil(MISFITS) } else { 0 };
         let clusters = (wave - misfits).max(1).min(problem.batch().into()) as u32;
         let two_copies = !slice_in_shared && !applies_rules && problem.features().raw.any();
-        // `Problem` has checked the product; rows are multiples of 16 bytes.
-        let values = u64::from(problem.batch()) * values_stride(problem.vocab());
-        let values_bytes = values * size_of::<f32>() as u64;
+        let values_bytes = values_bytes(problem);
         let lists = applies_rules && problem.vocab() <= MOST_LISTED;
         // Shortlists, or the second copy: where rules are applied at once, no report is this
         // kernel's.
@@ -77,9 +75,6 @@ impl Finish {
 
 impl fmt::Display for Finish {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "then             {}", self.entry)?;
-        writeln!(f, "  threads        {}", self.threads)?;
-        writeln!(f, "  grid           {}", self.grid)?;
-        writeln!(f, "  shared bytes   {}", self.shared_bytes)
+        fmt_behind(f, self.entry, [self.threads, self.grid, self.shared_bytes])
     }
 }

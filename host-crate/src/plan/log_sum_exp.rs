@@ -3,11 +3,12 @@
 
 use std::fmt;
 
-use flash_sampling_kernels::abi::kept::{LOG_SUM_EXP_ENTRY, LOG_SUM_EXP_THREADS, values_stride};
+use flash_sampling_kernels::abi::kept::{LOG_SUM_EXP_ENTRY, LOG_SUM_EXP_THREADS};
 use flash_sampling_kernels::abi::{Variant, n_tiles_v, sieve};
 use flash_sampling_kernels::kernels::log_sum_exp::Shared;
 use flash_sampling_kernels::partial_sum::PartialSum;
 
+use super::{fmt_behind, values_bytes};
 use crate::problem::Problem;
 
 /// How a GPU finishes reports of log-sum-exps and log-probabilities alone: the sampling kernel
@@ -50,11 +51,11 @@ impl LogSumExp {
     pub(super) fn new(problem: &Problem, variant: &Variant, grid: u32, others_bytes: u64) -> Self {
         let features = problem.features();
         let batch = u64::from(problem.batch());
-        let values_bytes = batch * values_stride(problem.vocab()) * size_of::<f32>() as u64;
         let tiles = n_tiles_v(problem.first_token(), problem.vocab());
         let n_partials = tiles.min(grid * variant.sieves()) * sieve::WARPS;
         let part_bytes = batch * u64::from(n_partials) * size_of::<PartialSum>() as u64;
-        let mut kept_bytes = others_bytes.max(values_bytes).next_multiple_of(ALIGNMENT_BYTES);
+        let mut kept_bytes =
+            others_bytes.max(values_bytes(problem)).next_multiple_of(ALIGNMENT_BYTES);
         let partials = [features.raw, features.processed].map(|wanted| {
             wanted.any().then(|| {
                 let begin = kept_bytes;
@@ -77,9 +78,6 @@ impl LogSumExp {
 
 impl fmt::Display for LogSumExp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "then             {}", self.entry)?;
-        writeln!(f, "  threads        {}", self.threads)?;
-        writeln!(f, "  grid           {}", self.grid)?;
-        writeln!(f, "  shared bytes   {}", self.shared_bytes)
+        fmt_behind(f, self.entry, [self.threads, self.grid, self.shared_bytes])
     }
 }

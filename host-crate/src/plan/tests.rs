@@ -128,7 +128,7 @@ fn features_add_one_kernel_and_memory_for_values() {
     let builder = Problem::builder(3, 151_937, 4_096);
     let none = plan(&builder.build().unwrap());
     assert_eq!((none.kept_bytes, none.finish), (0, None));
-    let raw = Wanted { logprobs: true, ..Wanted::NONE };
+    let raw = Wanted::LOGPROBS;
     let features = Features { rules: true, raw, ..Features::NONE };
     let problem = builder.features(features).build().unwrap();
     let values_bytes = 3 * 151_940 * 4;

@@ -5,6 +5,7 @@ use crate::abi::kept::{KeptParams, ReportParams, THREADS, values_stride};
 use crate::abi::{TILE_V, n_tiles_v};
 use crate::arch;
 use crate::dims::{ceil_div, offset};
+use crate::partial_sum::greater;
 use crate::philox::GROUP;
 
 /// Opaque at each use: what follows would be computed ahead, and cost registers until then.
@@ -247,9 +248,4 @@ impl Slice {
         }
         highest
     }
-}
-
-#[inline(always)]
-fn greater(a: f32, b: f32) -> f32 {
-    if b > a { b } else { a }
 }

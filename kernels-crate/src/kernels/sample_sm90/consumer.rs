@@ -112,7 +112,7 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
     let levels_at = call.slabs - core::cmp::min(call.slabs, sm90::LEVELS_LEAD);
     // SAFETY: the caller's promise.
     unsafe {
-        let sieve = sieve_of::<M_TILES, N_TILES>(call, group, share);
+        let sieve = sieve_of::<M_TILES, N_TILES>(call, group, share, barrier);
         sieve.begin_sums();
         while item < call.schedule.items() {
             let tile = call.schedule.tile(item);
@@ -198,15 +198,20 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
     }
 }
 
-/// The sieve of a consumer warpgroup.
+/// The sieve of a consumer warpgroup, as a thread with this share of the tiles sees it; `barrier`
+/// is for those who see it alike.
+///
+/// # Safety
+/// There is such a warpgroup.
 #[inline(always)]
-unsafe fn sieve_of<'a, const M_TILES: usize, const N_TILES: usize>(
+pub(super) unsafe fn sieve_of<'a, const M_TILES: usize, const N_TILES: usize>(
     call: &Call<'a>,
     group: u32,
     share: Share,
+    barrier: u32,
 ) -> Sieve<'a, M_TILES, N_TILES> {
-    let (shared, barrier) = (call.ring.sieve(group), sm90::GROUP_BARRIERS + group);
-    // SAFETY: the block has memory for the sieve of each of its consumer warpgroups.
+    let shared = call.ring.sieve(group);
+    // SAFETY: the ring has room for a sieve a warpgroup.
     unsafe { Sieve::new(call.params, shared, share.thread, share.lines(), barrier) }
 }
 

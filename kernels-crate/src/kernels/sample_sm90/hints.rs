@@ -86,14 +86,6 @@ unsafe fn sieve<'a, const M_TILES: usize, const N_TILES: usize>(
     thread: u32,
 ) -> Sieve<'a, M_TILES, N_TILES> {
     let share = Share::new(M_TILES, group, thread % 32);
-    // SAFETY: the ring has room for a sieve a warpgroup.
-    unsafe {
-        Sieve::new(
-            call.params,
-            call.ring.sieve(group),
-            share.thread,
-            share.lines(),
-            sm90::HINT_BARRIER,
-        )
-    }
+    // SAFETY: the caller's promise.
+    unsafe { consumer::sieve_of(call, group, share, sm90::HINT_BARRIER) }
 }
