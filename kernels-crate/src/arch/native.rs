@@ -133,10 +133,6 @@ pub fn of_block<T>(own: *mut T, _rank: u32) -> *mut T {
 #[inline(always)]
 pub fn cluster_meet() {}
 
-/// Waits until the kernels before this one have ended: they have.
-#[inline(always)]
-pub fn dependencies_wait() {}
-
 /// Adds to a value that the block shares; returns what was there.
 ///
 /// # Safety

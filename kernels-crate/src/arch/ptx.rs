@@ -259,11 +259,6 @@ pub fn cluster_meet() {
     block_barrier();
 }
 
-/// Waits until the kernels before this one have ended: before `sm_90` they have.
-#[cfg(not(feature = "sm_90a"))]
-#[inline(always)]
-pub fn dependencies_wait() {}
-
 /// The block's dynamic shared memory.
 #[inline(always)]
 pub fn dynamic_shared() -> *mut u8 {
