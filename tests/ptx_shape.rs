@@ -165,7 +165,8 @@ fn mma_synchronization_is_where_the_source_has_it() {
         // Handing over is one statement of a barrier and a reduction; the queue is
         // ordered by an anchor of its own, and so are partial sums as they begin and as they are
         // left.
-        let anchors = anchored - 1 + 1 + 2;
+        let sums = if variant.sums_weights { 2 } else { 0 };
+        let anchors = anchored - 1 + 1 + sums;
         assert_eq!(entry.count("bar.warp.sync"), anchors, "{at}: one anchor for each");
     });
 }
@@ -176,7 +177,7 @@ fn mma_synchronization_is_where_the_source_has_it() {
 fn assert_votes(variant: &Variant, entry: &Entry, admits: usize, at: &str) {
     assert_eq!(entry.count("redux.sync"), 1, "{at}: redux");
     assert_eq!(entry.count("vote.sync"), 2 + admits, "{at}: vote");
-    let shuffles = if variant.sums_weights() { 2 * 2 } else { 0 };
+    let shuffles = if variant.sums_weights { 2 * 2 } else { 0 };
     assert_eq!(entry.count("shfl.sync"), shuffles, "{at}: shfl");
 }
 
@@ -274,7 +275,7 @@ fn sm90_synchronization_is_where_the_source_has_it() {
         // one of two instructions; a wait has an anchor before and one after. The queue is
         // ordered by an anchor of its own, and so are partial sums as they begin and as they are
         // left.
-        let sums = if variant.sums_weights() { 2 } else { 0 };
+        let sums = if variant.sums_weights { 2 } else { 0 };
         let anchors = anchored - 1 + 2 * clustered + 2 * waits + 1 + sums;
         assert_eq!(entry.count("bar.warp.sync"), anchors, "{at}: one anchor for each");
     });
@@ -316,10 +317,10 @@ fn kept_synchronization_is_where_the_source_has_it() {
     let block_words = 2 + 2 + BY_COUNT + REACHES;
     let fills = 2 + REACHES;
     let gathers = 1 + REACHES;
-    // Which rows, copies, transform, raw, mask, allow-list, three lists; a draw's groups and
-    // outputs; of a report the draws, the row and the best; and around a scan one before, and
-    // two for the key.
-    let legs = 9 + 2 + 3 + 3 * REACHES;
+    // Which rows, before the next are asked for, copies, transform, raw, mask, allow-list, three
+    // lists; a draw's groups and outputs; of a report the draws, the row and the best; and around
+    // a scan one before, and two for the key.
+    let legs = 10 + 2 + 3 + 3 * REACHES;
     for_each_kept(|variant, entry, at| {
         let clustered = usize::from(variant.cluster > 1);
         // In two halves; over lanes, warps (but for the scans) and blocks.

@@ -171,7 +171,7 @@ impl Plan {
             None => VARIANTS
                 .iter()
                 .filter(|variant| refusal(variant).is_none())
-                .min_by_key(|variant| rank(variant, problem.batch()))
+                .min_by_key(|variant| rank(variant, problem))
                 .unwrap_or(&VARIANTS[0]),
         };
         if let Some(Unmet { need, limit, found }) = refusal(chosen) {

@@ -4,7 +4,7 @@
 use flash_sampling_kernels::abi::{Kernel, Variant, n_tiles_v};
 use flash_sampling_kernels::dims::ceil_div;
 
-use super::DeviceLimits;
+use super::{DeviceLimits, LogSumExp};
 use crate::error::{Need, Unmet};
 use crate::problem::Problem;
 
@@ -86,14 +86,16 @@ fn unmet_by_copy_engine(problem: &Problem) -> Option<Unmet> {
     )
 }
 
-/// The lower, the better: the newest kernel first, then what reads the fewest rows.
-pub(super) fn rank(variant: &Variant, batch: u32) -> (u32, u64) {
+/// The lower, the better: the newest kernel first, then what reads the fewest rows, then what can
+/// do no more than is wanted.
+pub(super) fn rank(variant: &Variant, problem: &Problem) -> (u32, u64, bool) {
     let kernel = match variant.kernel {
         Kernel::SampleSm90 => 0,
         Kernel::SampleMma => 1,
         Kernel::SampleSimt => 2,
     };
-    (kernel, variant.rows_read(batch))
+    let is_idle = variant.sums_weights != LogSumExp::suffices(problem, variant);
+    (kernel, variant.rows_read(problem.batch()), is_idle)
 }
 
 /// One wave of resident blocks, or fewer if there are fewer tiles; whole clusters.

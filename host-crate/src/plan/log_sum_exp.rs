@@ -37,13 +37,17 @@ pub struct LogSumExp {
 const ALIGNMENT_BYTES: u64 = 16;
 
 impl LogSumExp {
-    /// Whether the sampling kernel `variant` sums up what the problem wants: nothing but
-    /// log-probabilities, of logits that neither a transform nor rules change, in one batch tile.
+    /// Whether the sampling kernel `variant` sums up what the problem wants.
     pub(super) fn serves(problem: &Problem, variant: &Variant) -> bool {
+        variant.sums_weights && Self::suffices(problem, variant)
+    }
+
+    /// Whether sums in `variant`'s tiles would do for the problem: it wants nothing but
+    /// log-probabilities, of logits that neither a transform nor rules change, in one batch tile.
+    pub(super) fn suffices(problem: &Problem, variant: &Variant) -> bool {
         let features = problem.features();
         let is_one_tile = problem.batch() <= variant.tile_b;
-        let wants_sums = features.wants_logprobs_alone() && !features.rules;
-        variant.sums_weights() && is_one_tile && wants_sums
+        is_one_tile && features.wants_logprobs_alone() && !features.rules
     }
 
     /// Behind `variant` on `grid` blocks; the sums lie behind `others_bytes` of the memory for

@@ -192,7 +192,8 @@ fn log_probabilities_alone_keep_no_values_where_tiles_are_small() {
         (3, Features { filters: true, ..alone }, None, true),
         (65, alone, None, false),
         (65, alone, Some("mma_b64_bf16"), false),
-        (64, alone, Some("mma_b64_bf16"), true),
+        (64, alone, Some("mma_b64_sums_bf16"), true),
+        (64, alone, Some("mma_b64_bf16"), false),
         (1, alone, Some("simt"), false),
         (1, Features { rules: true, ..alone }, None, false),
         (1, Features { processed: Wanted { best: 1, ..raw }, ..alone }, None, false),
@@ -201,6 +202,9 @@ fn log_probabilities_alone_keep_no_values_where_tiles_are_small() {
         assert_eq!(plan.log_sum_exp.is_some(), sums_up, "{batch} {features:?} {forced:?}");
         assert_eq!(plan.finish.is_none(), sums_up && !features.filters, "{batch} {features:?}");
     }
+    let name = |features| plan(64, features, None).variant.name();
+    assert_eq!(name(alone), "sm90_b64_sums_bf16");
+    assert_eq!(name(Features { rules: true, ..alone }), "sm90_b64_bf16");
     let one = plan(1, alone, None);
     let LogSumExp { grid, n_partials, partials, .. } = one.log_sum_exp.unwrap();
     // Eight tiles, one of four warps for each block; the sums lie behind the values.

@@ -35,29 +35,31 @@ pub unsafe fn flash_sampling_sample_simt(
 }
 
 macro_rules! sample_mma_entry {
-    ($name:ident, $element:ty, $n_tiles:literal) => {
+    ($name:ident, $element:ty, $n_tiles:literal, $sums:literal) => {
         /// # Safety
         /// The preconditions of `kernels/sample_mma.rs`.
         #[kernel]
         pub unsafe fn $name(weights: *const u8, hidden_states: *const u8, params: SampleParams) {
             // SAFETY: the caller's promise.
-            unsafe { sample_mma::<$element, $n_tiles>(weights, hidden_states, &params) }
+            unsafe { sample_mma::<$element, $n_tiles, $sums>(weights, hidden_states, &params) }
         }
     };
 }
 
-sample_mma_entry!(flash_sampling_sample_mma_b8_bf16, bf16, 1);
-sample_mma_entry!(flash_sampling_sample_mma_b16_bf16, bf16, 2);
-sample_mma_entry!(flash_sampling_sample_mma_b32_bf16, bf16, 4);
-sample_mma_entry!(flash_sampling_sample_mma_b64_bf16, bf16, 8);
-sample_mma_entry!(flash_sampling_sample_mma_b8_f16, f16, 1);
-sample_mma_entry!(flash_sampling_sample_mma_b16_f16, f16, 2);
-sample_mma_entry!(flash_sampling_sample_mma_b32_f16, f16, 4);
-sample_mma_entry!(flash_sampling_sample_mma_b64_f16, f16, 8);
+sample_mma_entry!(flash_sampling_sample_mma_b8_bf16, bf16, 1, true);
+sample_mma_entry!(flash_sampling_sample_mma_b16_bf16, bf16, 2, true);
+sample_mma_entry!(flash_sampling_sample_mma_b32_bf16, bf16, 4, true);
+sample_mma_entry!(flash_sampling_sample_mma_b64_bf16, bf16, 8, false);
+sample_mma_entry!(flash_sampling_sample_mma_b64_sums_bf16, bf16, 8, true);
+sample_mma_entry!(flash_sampling_sample_mma_b8_f16, f16, 1, true);
+sample_mma_entry!(flash_sampling_sample_mma_b16_f16, f16, 2, true);
+sample_mma_entry!(flash_sampling_sample_mma_b32_f16, f16, 4, true);
+sample_mma_entry!(flash_sampling_sample_mma_b64_f16, f16, 8, false);
+sample_mma_entry!(flash_sampling_sample_mma_b64_sums_f16, f16, 8, true);
 
 #[cfg(feature = "sm_90a")]
 macro_rules! sample_sm90_entry {
-    ($name:ident, $element:ty, $n_tiles:literal) => {
+    ($name:ident, $element:ty, $n_tiles:literal, $sums:literal) => {
         /// # Safety
         /// The preconditions of `kernels/sample_sm90.rs`.
         #[kernel]
@@ -69,7 +71,7 @@ macro_rules! sample_sm90_entry {
             let weights = arch::parameter_address!($name, 0);
             let hidden_states = arch::parameter_address!($name, 1);
             // SAFETY: the caller's promise.
-            unsafe { sample_sm90::<$element, { m_tiles($n_tiles) }, $n_tiles, { cluster($n_tiles) }>(
+            unsafe { sample_sm90::<$element, { m_tiles($n_tiles) }, $n_tiles, { cluster($n_tiles) }, $sums>(
                     weights,
                     hidden_states,
                     &params,
@@ -79,37 +81,41 @@ macro_rules! sample_sm90_entry {
 }
 
 #[cfg(feature = "sm_90a")]
-sample_sm90_entry!(flash_sampling_sample_sm90_b8_bf16, bf16, 1);
+sample_sm90_entry!(flash_sampling_sample_sm90_b8_bf16, bf16, 1, true);
 #[cfg(feature = "sm_90a")]
-sample_sm90_entry!(flash_sampling_sample_sm90_b16_bf16, bf16, 2);
+sample_sm90_entry!(flash_sampling_sample_sm90_b16_bf16, bf16, 2, true);
 #[cfg(feature = "sm_90a")]
-sample_sm90_entry!(flash_sampling_sample_sm90_b32_bf16, bf16, 4);
+sample_sm90_entry!(flash_sampling_sample_sm90_b32_bf16, bf16, 4, true);
 #[cfg(feature = "sm_90a")]
-sample_sm90_entry!(flash_sampling_sample_sm90_b64_bf16, bf16, 8);
+sample_sm90_entry!(flash_sampling_sample_sm90_b64_bf16, bf16, 8, false);
 #[cfg(feature = "sm_90a")]
-sample_sm90_entry!(flash_sampling_sample_sm90_b96_bf16, bf16, 12);
+sample_sm90_entry!(flash_sampling_sample_sm90_b64_sums_bf16, bf16, 8, true);
 #[cfg(feature = "sm_90a")]
-sample_sm90_entry!(flash_sampling_sample_sm90_b128_bf16, bf16, 16);
+sample_sm90_entry!(flash_sampling_sample_sm90_b96_bf16, bf16, 12, false);
 #[cfg(feature = "sm_90a")]
-sample_sm90_entry!(flash_sampling_sample_sm90_b192_bf16, bf16, 24);
+sample_sm90_entry!(flash_sampling_sample_sm90_b128_bf16, bf16, 16, false);
 #[cfg(feature = "sm_90a")]
-sample_sm90_entry!(flash_sampling_sample_sm90_b256_bf16, bf16, 32);
+sample_sm90_entry!(flash_sampling_sample_sm90_b192_bf16, bf16, 24, false);
 #[cfg(feature = "sm_90a")]
-sample_sm90_entry!(flash_sampling_sample_sm90_b8_f16, f16, 1);
+sample_sm90_entry!(flash_sampling_sample_sm90_b256_bf16, bf16, 32, false);
 #[cfg(feature = "sm_90a")]
-sample_sm90_entry!(flash_sampling_sample_sm90_b16_f16, f16, 2);
+sample_sm90_entry!(flash_sampling_sample_sm90_b8_f16, f16, 1, true);
 #[cfg(feature = "sm_90a")]
-sample_sm90_entry!(flash_sampling_sample_sm90_b32_f16, f16, 4);
+sample_sm90_entry!(flash_sampling_sample_sm90_b16_f16, f16, 2, true);
 #[cfg(feature = "sm_90a")]
-sample_sm90_entry!(flash_sampling_sample_sm90_b64_f16, f16, 8);
+sample_sm90_entry!(flash_sampling_sample_sm90_b32_f16, f16, 4, true);
 #[cfg(feature = "sm_90a")]
-sample_sm90_entry!(flash_sampling_sample_sm90_b96_f16, f16, 12);
+sample_sm90_entry!(flash_sampling_sample_sm90_b64_f16, f16, 8, false);
 #[cfg(feature = "sm_90a")]
-sample_sm90_entry!(flash_sampling_sample_sm90_b128_f16, f16, 16);
+sample_sm90_entry!(flash_sampling_sample_sm90_b64_sums_f16, f16, 8, true);
 #[cfg(feature = "sm_90a")]
-sample_sm90_entry!(flash_sampling_sample_sm90_b192_f16, f16, 24);
+sample_sm90_entry!(flash_sampling_sample_sm90_b96_f16, f16, 12, false);
 #[cfg(feature = "sm_90a")]
-sample_sm90_entry!(flash_sampling_sample_sm90_b256_f16, f16, 32);
+sample_sm90_entry!(flash_sampling_sample_sm90_b128_f16, f16, 16, false);
+#[cfg(feature = "sm_90a")]
+sample_sm90_entry!(flash_sampling_sample_sm90_b192_f16, f16, 24, false);
+#[cfg(feature = "sm_90a")]
+sample_sm90_entry!(flash_sampling_sample_sm90_b256_f16, f16, 32, false);
 
 /// # Safety
 /// The preconditions of `kernels/sample_kept.rs`.

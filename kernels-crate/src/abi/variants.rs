@@ -42,6 +42,9 @@ pub struct Variant {
     pub blocks_per_sm: u32,
     /// Alignment that base pointers and row strides must have.
     pub alignment_bytes: u64,
+    /// Whether the kernel can sum up the weights of rows, for reports of log-sum-exps. Where its
+    /// text would be too long for those who do not ask for them, there is one without.
+    pub sums_weights: bool,
 }
 
 impl Variant {
@@ -57,11 +60,6 @@ impl Variant {
     /// Whether the kernel can apply the rules of rows itself.
     pub const fn applies_rules(&self) -> bool {
         !matches!(self.kernel, Kernel::SampleSimt) && self.tile_b <= sieve::RULED_ROWS
-    }
-
-    /// Whether the kernel can sum up the weights of rows for reports of log-sum-exps.
-    pub const fn sums_weights(&self) -> bool {
-        self.applies_rules()
     }
 
     /// Sieves of a block, which take vocabulary tiles in turn.
@@ -99,6 +97,7 @@ const fn mma_variant(
         shared_bytes: mma::shared_bytes(tile_b),
         blocks_per_sm: 2,
         alignment_bytes: 16,
+        sums_weights: tile_b < sieve::RULED_ROWS,
     }
 }
 
@@ -121,7 +120,13 @@ const fn sm90_variant(
         shared_bytes: sm90::shared_bytes(tile_b),
         blocks_per_sm: 1,
         alignment_bytes: 16,
+        sums_weights: tile_b < sieve::RULED_ROWS,
     }
+}
+
+/// The same, with sums of weights.
+const fn with_sums(variant: Variant) -> Variant {
+    Variant { sums_weights: true, ..variant }
 }
 
 /// Every variant.
@@ -139,19 +144,38 @@ pub const VARIANTS: &[Variant] = &[
         shared_bytes: core::mem::size_of::<crate::kernels::sample_simt::Shared>() as u32,
         blocks_per_sm: 4,
         alignment_bytes: 1,
+        sums_weights: false,
     },
     mma_variant("mma_b8_bf16", "flash_sampling_sample_mma_b8_bf16", Dtype::Bf16, 8),
     mma_variant("mma_b16_bf16", "flash_sampling_sample_mma_b16_bf16", Dtype::Bf16, 16),
     mma_variant("mma_b32_bf16", "flash_sampling_sample_mma_b32_bf16", Dtype::Bf16, 32),
     mma_variant("mma_b64_bf16", "flash_sampling_sample_mma_b64_bf16", Dtype::Bf16, 64),
+    with_sums(mma_variant(
+        "mma_b64_sums_bf16",
+        "flash_sampling_sample_mma_b64_sums_bf16",
+        Dtype::Bf16,
+        64,
+    )),
     mma_variant("mma_b8_f16", "flash_sampling_sample_mma_b8_f16", Dtype::F16, 8),
     mma_variant("mma_b16_f16", "flash_sampling_sample_mma_b16_f16", Dtype::F16, 16),
     mma_variant("mma_b32_f16", "flash_sampling_sample_mma_b32_f16", Dtype::F16, 32),
     mma_variant("mma_b64_f16", "flash_sampling_sample_mma_b64_f16", Dtype::F16, 64),
+    with_sums(mma_variant(
+        "mma_b64_sums_f16",
+        "flash_sampling_sample_mma_b64_sums_f16",
+        Dtype::F16,
+        64,
+    )),
     sm90_variant("sm90_b8_bf16", "flash_sampling_sample_sm90_b8_bf16", Dtype::Bf16, 8),
     sm90_variant("sm90_b16_bf16", "flash_sampling_sample_sm90_b16_bf16", Dtype::Bf16, 16),
     sm90_variant("sm90_b32_bf16", "flash_sampling_sample_sm90_b32_bf16", Dtype::Bf16, 32),
     sm90_variant("sm90_b64_bf16", "flash_sampling_sample_sm90_b64_bf16", Dtype::Bf16, 64),
+    with_sums(sm90_variant(
+        "sm90_b64_sums_bf16",
+        "flash_sampling_sample_sm90_b64_sums_bf16",
+        Dtype::Bf16,
+        64,
+    )),
     sm90_variant("sm90_b96_bf16", "flash_sampling_sample_sm90_b96_bf16", Dtype::Bf16, 96),
     sm90_variant("sm90_b128_bf16", "flash_sampling_sample_sm90_b128_bf16", Dtype::Bf16, 128),
     sm90_variant("sm90_b192_bf16", "flash_sampling_sample_sm90_b192_bf16", Dtype::Bf16, 192),
@@ -160,6 +184,12 @@ pub const VARIANTS: &[Variant] = &[
     sm90_variant("sm90_b16_f16", "flash_sampling_sample_sm90_b16_f16", Dtype::F16, 16),
     sm90_variant("sm90_b32_f16", "flash_sampling_sample_sm90_b32_f16", Dtype::F16, 32),
     sm90_variant("sm90_b64_f16", "flash_sampling_sample_sm90_b64_f16", Dtype::F16, 64),
+    with_sums(sm90_variant(
+        "sm90_b64_sums_f16",
+        "flash_sampling_sample_sm90_b64_sums_f16",
+        Dtype::F16,
+        64,
+    )),
     sm90_variant("sm90_b96_f16", "flash_sampling_sample_sm90_b96_f16", Dtype::F16, 96),
     sm90_variant("sm90_b128_f16", "flash_sampling_sample_sm90_b128_f16", Dtype::F16, 128),
     sm90_variant("sm90_b192_f16", "flash_sampling_sample_sm90_b192_f16", Dtype::F16, 192),

@@ -105,6 +105,8 @@ pub unsafe fn sample_kept<const CLUSTER: u32>(
                 row = row.saturating_add(step);
                 at += 1;
             }
+            // Who is behind may still ask whether the last of these rows is kept.
+            crew.leg(|_| ());
         }
         // A block must not leave while another may still read its shared memory.
         if CLUSTER != 1 && any {

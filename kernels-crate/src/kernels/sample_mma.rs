@@ -51,12 +51,12 @@ use crate::abi::{SampleParams, mma};
 use crate::arch;
 use crate::dims::ceil_div;
 
-/// Runs one block, for batch tiles of `N_TILES` · 8 rows.
+/// Runs one block, for batch tiles of `N_TILES` · 8 rows; `SUMS` is that of the sieve.
 ///
 /// # Safety
 /// The module's preconditions.
 #[inline(always)]
-pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize>(
+pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize, const SUMS: bool>(
     weights: *const u8,
     hidden_states: *const u8,
     params: &SampleParams,
@@ -71,7 +71,7 @@ pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize>(
     unsafe {
         let workspace = Workspace::new(params, params.batch);
         let sieve_at = mma::stages(tile_b) * mma::stage_bytes(tile_b);
-        let sieve = Sieve::<2, N_TILES>::new(
+        let sieve = Sieve::<2, N_TILES, SUMS>::new(
             params,
             arch::dynamic_shared().add(sieve_at as usize),
             arch::thread_idx(),
@@ -99,7 +99,7 @@ pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize>(
             }
             sieve.write_rules(tile, first_row, arch::thread_idx(), mma::THREADS);
             sieve.tell_floors(first_row, arch::thread_idx(), mma::THREADS);
-            let portions = Sieve::<2, N_TILES>::PORTIONS;
+            let portions = Sieve::<2, N_TILES, SUMS>::PORTIONS;
             let rounds = ceil_div(portions as u64, mma::THREADS as u64) as u32;
             let mut hints = Quota::new(rounds, slabs);
             let mut sums: Sums<2, N_TILES> = [[[0.0; 4]; N_TILES]; 2];

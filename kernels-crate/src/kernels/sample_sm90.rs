@@ -136,12 +136,18 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Runs one block, for batch tiles of `N_TILES` · 8 rows.
+/// Runs one block, for batch tiles of `N_TILES` · 8 rows; `SUMS` is that of the sieve.
 ///
 /// # Safety
 /// The module's preconditions; `weights_map` and `hidden_map` are addresses of the tensor maps.
 #[inline(always)]
-pub unsafe fn sample_sm90<E, const M_TILES: usize, const N_TILES: usize, const CLUSTER: u32>(
+pub unsafe fn sample_sm90<
+    E,
+    const M_TILES: usize,
+    const N_TILES: usize,
+    const CLUSTER: u32,
+    const SUMS: bool,
+>(
     weights_map: u64,
     hidden_map: u64,
     params: &SampleParams,
@@ -171,13 +177,13 @@ pub unsafe fn sample_sm90<E, const M_TILES: usize, const N_TILES: usize, const C
                 producer::run::<CLUSTER>(&call(), weights_map, hidden_map, tile_b);
             } else {
                 arch::dependencies_wait();
-                hints::run::<M_TILES, N_TILES>(&call(), thread - 32);
+                hints::run::<M_TILES, N_TILES, SUMS>(&call(), thread - 32);
             }
         } else {
             arch::registers_acquire::<{ sm90::CONSUMER_REGISTERS }>();
             arch::dependencies_wait();
             let consumer = thread - sm90::GROUP_THREADS;
-            consumer::run::<E, M_TILES, N_TILES, CLUSTER>(&call(), consumer);
+            consumer::run::<E, M_TILES, N_TILES, CLUSTER, SUMS>(&call(), consumer);
         }
         // A block must not leave while another may still write to it.
         if CLUSTER != 1 {

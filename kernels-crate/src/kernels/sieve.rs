@@ -74,9 +74,10 @@ pub(super) struct Lines {
     pub(super) per_tile: u32,
 }
 
-/// The sieve of four warps, as one of their threads sees it.
+/// The sieve of four warps, as one of their threads sees it. `SUMS` is whether it can sum up
+/// weights; its text is longer then.
 #[derive(Clone, Copy)]
-pub(super) struct Sieve<'a, const M_TILES: usize, const N_TILES: usize> {
+pub(super) struct Sieve<'a, const M_TILES: usize, const N_TILES: usize, const SUMS: bool> {
     params: &'a SampleParams,
     /// Index of the thread among the 128.
     thread: u32,
@@ -93,7 +94,9 @@ pub(super) struct Sieve<'a, const M_TILES: usize, const N_TILES: usize> {
     shared: *mut u8,
 }
 
-impl<'a, const M_TILES: usize, const N_TILES: usize> Sieve<'a, M_TILES, N_TILES> {
+impl<'a, const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
+    Sieve<'a, M_TILES, N_TILES, SUMS>
+{
     const ROWS: u32 = N_TILES as u32 * 8;
     const GROUPS: u32 = sieve::groups(M_TILES as u32);
     const QUEUES_AT: u32 = Self::ROWS * ROW_BYTES;

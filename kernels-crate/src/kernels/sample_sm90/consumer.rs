@@ -90,7 +90,13 @@ impl Share {
 /// # Safety
 /// All threads of the consumer warpgroups.
 #[inline(always)]
-pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CLUSTER: u32>(
+pub(super) unsafe fn run<
+    E,
+    const M_TILES: usize,
+    const N_TILES: usize,
+    const CLUSTER: u32,
+    const SUMS: bool,
+>(
     call: &Call<'_>,
     consumer: u32,
 ) where
@@ -112,7 +118,7 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
     let levels_at = call.slabs - core::cmp::min(call.slabs, sm90::LEVELS_LEAD);
     // SAFETY: the caller's promise.
     unsafe {
-        let sieve = sieve_of::<M_TILES, N_TILES>(call, group, share, barrier);
+        let sieve = sieve_of::<M_TILES, N_TILES, SUMS>(call, group, share, barrier);
         sieve.begin_sums();
         while item < call.schedule.items() {
             let tile = call.schedule.tile(item);
@@ -204,12 +210,12 @@ pub(super) unsafe fn run<E, const M_TILES: usize, const N_TILES: usize, const CL
 /// # Safety
 /// There is such a warpgroup.
 #[inline(always)]
-pub(super) unsafe fn sieve_of<'a, const M_TILES: usize, const N_TILES: usize>(
+pub(super) unsafe fn sieve_of<'a, const M_TILES: usize, const N_TILES: usize, const SUMS: bool>(
     call: &Call<'a>,
     group: u32,
     share: Share,
     barrier: u32,
-) -> Sieve<'a, M_TILES, N_TILES> {
+) -> Sieve<'a, M_TILES, N_TILES, SUMS> {
     let shared = call.ring.sieve(group);
     // SAFETY: the ring has room for a sieve a warpgroup.
     unsafe { Sieve::new(call.params, shared, share.thread, share.lines(), barrier) }

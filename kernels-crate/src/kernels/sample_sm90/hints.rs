@@ -11,7 +11,10 @@ use crate::kernels::sieve::Sieve;
 /// # Safety
 /// All threads of the hint warps.
 #[inline(always)]
-pub(super) unsafe fn run<const M_TILES: usize, const N_TILES: usize>(call: &Call<'_>, thread: u32) {
+pub(super) unsafe fn run<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>(
+    call: &Call<'_>,
+    thread: u32,
+) {
     let tile_b = N_TILES as u32 * 8;
     let turns = consumer::turns(M_TILES);
     let mut item = call.first_item;
@@ -35,7 +38,7 @@ pub(super) unsafe fn run<const M_TILES: usize, const N_TILES: usize>(call: &Call
                 while group < end {
                     arch::barrier_wait(call.ring.hints_free(group), free_parities >> group & 1);
                     free_parities ^= 1 << group;
-                    let sieve = sieve::<M_TILES, N_TILES>(call, group, thread);
+                    let sieve = sieve::<M_TILES, N_TILES, SUMS>(call, group, thread);
                     if new_rows {
                         sieve.write_rows(first_row, draw, thread, sm90::HINT_THREADS);
                         arch::warps_barrier(sm90::HINT_BARRIER, sm90::HINT_THREADS);
@@ -46,7 +49,7 @@ pub(super) unsafe fn run<const M_TILES: usize, const N_TILES: usize>(call: &Call
                     if draw == 0 && group == turn {
                         sieve.tell_floors(first_row, thread, sm90::HINT_THREADS);
                     }
-                    let all = Sieve::<M_TILES, N_TILES>::PORTIONS;
+                    let all = Sieve::<M_TILES, N_TILES, SUMS>::PORTIONS;
                     sieve.write_hints(tile, (0, all), thread, sm90::HINT_THREADS);
                     if turns != 1 {
                         arch::barrier_arrive_each(call.ring.hints_ready(group));
@@ -60,7 +63,7 @@ pub(super) unsafe fn run<const M_TILES: usize, const N_TILES: usize>(call: &Call
                         arch::barrier_wait(wanted, wanted_parities >> group & 1);
                         wanted_parities ^= 1 << group;
                     }
-                    let sieve = sieve::<M_TILES, N_TILES>(call, group, thread);
+                    let sieve = sieve::<M_TILES, N_TILES, SUMS>(call, group, thread);
                     let unset = sieve.write_levels(first_row, draw, thread, sm90::HINT_THREADS);
                     let unset = arch::warps_any(unset, sm90::HINT_BARRIER, sm90::HINT_THREADS);
                     if thread == 0 {
@@ -80,11 +83,11 @@ pub(super) unsafe fn run<const M_TILES: usize, const N_TILES: usize>(call: &Call
 
 /// The sieve of a warpgroup, as the thread's lane of its first warp sees it.
 #[inline(always)]
-unsafe fn sieve<'a, const M_TILES: usize, const N_TILES: usize>(
+unsafe fn sieve<'a, const M_TILES: usize, const N_TILES: usize, const SUMS: bool>(
     call: &Call<'a>,
     group: u32,
     thread: u32,
-) -> Sieve<'a, M_TILES, N_TILES> {
+) -> Sieve<'a, M_TILES, N_TILES, SUMS> {
     let share = Share::new(M_TILES, group, thread % 32);
     // SAFETY: the caller's promise.
     unsafe { consumer::sieve_of(call, group, share, sm90::HINT_BARRIER) }

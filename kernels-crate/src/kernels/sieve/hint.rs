@@ -8,7 +8,9 @@ use crate::philox::GROUP;
 /// Groups of a batch row that a worker takes together: their chains run side by side.
 const TOGETHER: u32 = 4;
 
-impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
+impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
+    Sieve<'_, M_TILES, N_TILES, SUMS>
+{
     /// Portions that the hints of a tile come in.
     pub(in crate::kernels) const PORTIONS: u32 = Self::GROUPS / TOGETHER * Self::ROWS;
 

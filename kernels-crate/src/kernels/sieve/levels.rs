@@ -23,7 +23,9 @@ const MANY_BLOCKS: u32 = 64;
 /// about as many other tiles are there then.
 const FEW: u32 = 16;
 
-impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
+impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
+    Sieve<'_, M_TILES, N_TILES, SUMS>
+{
     /// Whether a call's first tile waits for what other blocks' have reached: the first to
     /// end would pass half of its pairs. With fewer rows memory is what everybody waits for.
     const WAITS: bool = Self::ROWS >= 96;

@@ -16,7 +16,9 @@ use crate::kernels::schedule::Tile;
 use crate::philox::{PAIR, PAIR_BIT};
 use crate::shortlist::{self, Tally};
 
-impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
+impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
+    Sieve<'_, M_TILES, N_TILES, SUMS>
+{
     /// Whether rows of the call may be listed.
     #[inline(always)]
     pub(super) fn lists(&self) -> bool {

@@ -56,7 +56,9 @@ impl Marks {
     pub(in crate::kernels) const NONE: Self = Self { admitted: [!0; 2], listed: [0; 2] };
 }
 
-impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
+impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
+    Sieve<'_, M_TILES, N_TILES, SUMS>
+{
     /// Whether the call has this sieve apply rules.
     #[inline(always)]
     pub(super) fn applies_rules(&self) -> bool {

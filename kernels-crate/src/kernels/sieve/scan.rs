@@ -10,7 +10,9 @@ use crate::philox::PAIR;
 use crate::score::{offer_pair, stays_below, token_value};
 use crate::status::Status;
 
-impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
+impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
+    Sieve<'_, M_TILES, N_TILES, SUMS>
+{
     /// Gathers the pairs that may hold a winner and offers them.
     #[inline(always)]
     pub(super) unsafe fn scan(

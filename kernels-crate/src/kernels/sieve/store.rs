@@ -8,7 +8,9 @@ use crate::dims::offset;
 use crate::kernels::schedule::Tile;
 use crate::philox::{PAIR, PAIR_BIT};
 
-impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
+impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
+    Sieve<'_, M_TILES, N_TILES, SUMS>
+{
     /// Leaves the logits of rows that are kept in memory. Eight lanes write a sector of
     /// 32 bytes.
     ///
@@ -66,7 +68,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
     /// `row < B`; `best` is of one of the pair's tokens.
     #[inline(always)]
     pub(super) unsafe fn leave_drawn(&self, values: [f32; PAIR], base: u32, row: u32, best: Key) {
-        if !Self::SUMS_WEIGHTS || self.params.drawn_values.is_null() {
+        if !SUMS || self.params.drawn_values.is_null() {
             return;
         }
         let y = if best.token() == base { values[0] } else { values[1] };

@@ -7,7 +7,7 @@
 
 use super::scan::select;
 use super::{LANES, Sieve, Sums, pair};
-use crate::abi::sieve::{self, WARPS};
+use crate::abi::sieve::WARPS;
 use crate::arch;
 use crate::dims::offset;
 use crate::partial_sum::{PartialSum, greater, report_temperature, weight};
@@ -18,10 +18,9 @@ const COLUMN_LANES: u32 = 4;
 /// The distributions: the model's, and the row's.
 const PARTS: u32 = 2;
 
-impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
-    /// Whether there is room for sums.
-    pub(super) const SUMS_WEIGHTS: bool = sieve::sums_bytes(Self::ROWS) > 0;
-
+impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
+    Sieve<'_, M_TILES, N_TILES, SUMS>
+{
     /// Where the sums of a distribution go; null if they are not wanted.
     #[inline(always)]
     fn partials(&self, part: u32) -> *mut PartialSum {
@@ -29,19 +28,24 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
         if part == 0 { of_model } else { of_row }
     }
 
+    /// The sums of all warps, `[PARTS, WARPS, ROWS]`, before the inverse temperatures.
+    #[inline(always)]
+    fn all_sums(&self) -> *mut PartialSum {
+        self.shared.wrapping_add(Self::SUMS_AT as usize).cast()
+    }
+
     /// The warp's sums so far, `[ROWS]`.
     #[inline(always)]
     fn sums(&self, part: u32) -> *mut PartialSum {
-        let sums: *mut PartialSum = self.shared.wrapping_add(Self::SUMS_AT as usize).cast();
         let warp = part * WARPS + self.thread / LANES;
-        sums.wrapping_add((warp * Self::ROWS) as usize)
+        self.all_sums().wrapping_add((warp * Self::ROWS) as usize)
     }
 
     /// `1/T` of the rows, the warp's own `[ROWS]`.
     #[inline(always)]
     fn inverses(&self) -> *mut f32 {
-        let behind = self.sums(0).wrapping_sub((self.thread / LANES * Self::ROWS) as usize);
-        let inverses: *mut f32 = behind.wrapping_add((PARTS * WARPS * Self::ROWS) as usize).cast();
+        let inverses: *mut f32 =
+            self.all_sums().wrapping_add((PARTS * WARPS * Self::ROWS) as usize).cast();
         inverses.wrapping_add((self.thread / LANES * Self::ROWS) as usize)
     }
 
@@ -52,7 +56,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
     #[inline(always)]
     pub(in crate::kernels) unsafe fn begin_sums(&self) {
         let [of_model, of_row] = self.params.partials;
-        if !Self::SUMS_WEIGHTS || of_model.is_null() && of_row.is_null() {
+        if !SUMS || of_model.is_null() && of_row.is_null() {
             return;
         }
         let mut row = self.lane();
@@ -76,7 +80,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
     /// As [`Self::begin_sums`]; the sieve has had a tile.
     #[inline(always)]
     pub(in crate::kernels) unsafe fn leave_sums(&self, sieve_index: u32) {
-        if !Self::SUMS_WEIGHTS {
+        if !SUMS {
             return;
         }
         arch::warp_barrier();
@@ -103,7 +107,7 @@ impl<const M_TILES: usize, const N_TILES: usize> Sieve<'_, M_TILES, N_TILES> {
     /// All threads of the four warps; `sums` are values.
     #[inline(always)]
     pub(super) unsafe fn weigh(&self, sums: &Sums<M_TILES, N_TILES>, first_row: u32) {
-        if !Self::SUMS_WEIGHTS {
+        if !SUMS {
             return;
         }
         let (mut part, parts) = (0, arch::opaque(PARTS));
