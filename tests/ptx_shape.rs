@@ -172,10 +172,10 @@ fn mma_synchronization_is_where_the_source_has_it() {
 }
 
 /// Which slots have pairs to queue, which lanes of each of two columns, and at so many places
-/// whether the rows admit a tile's tokens. Where weights are summed up, of two columns the
-/// greatest value and the sum.
+/// whether the rows admit a tile's tokens. Where weights are summed up, whether any row wants it,
+/// and of two columns the greatest value and the sum.
 fn assert_votes(variant: &Variant, entry: &Entry, admits: usize, at: &str) {
-    assert_eq!(entry.count("redux.sync"), 1, "{at}: redux");
+    assert_eq!(entry.count("redux.sync"), 1 + usize::from(variant.sums_weights), "{at}: redux");
     assert_eq!(entry.count("vote.sync"), 2 + admits, "{at}: vote");
     let shuffles = if variant.sums_weights { 2 * 2 } else { 0 };
     assert_eq!(entry.count("shfl.sync"), shuffles, "{at}: shfl");
@@ -298,6 +298,19 @@ fn of_short_rows() -> (usize, usize) {
     (2 * words + scans, legs + 2 * (reduces + scans))
 }
 
+/// The same of a row that asks for top_p alone.
+fn of_nuclei() -> (usize, usize) {
+    // The sum of the weights, the leaders, the mass above them.
+    let block_sums = [1, 2, 1];
+    // For the floor of a sample, and for the rung that reaches the goal.
+    let scans = 2;
+    // A sample, a gathering; a ladder, the goal, a rung's keys, the key; outputs, what is
+    // finished.
+    let legs = 2 + 2 + 2 + 1 + 1 + 2 + 1 + 1;
+    let words = block_sums.iter().sum::<usize>();
+    (2 * words + scans, legs + 2 * (block_sums.len() + scans))
+}
+
 /// What the kernel for kept rows does together, as often as the text has it: sums of words
 /// over a block, over a cluster, histograms, gatherings; and the legs between.
 #[test]
@@ -325,13 +338,16 @@ fn kept_synchronization_is_where_the_source_has_it() {
         let clustered = usize::from(variant.cluster > 1);
         // In two halves; over lanes, warps (but for the scans) and blocks.
         let shuffled = (2 + clustered) * words + 2 * block_words - REACHES;
-        let (short_shuffled, short_bars) = of_short_rows();
-        assert_eq!(entry.count("shfl.sync"), 2 * (shuffled + short_shuffled), "{at}: shfl");
-        let alone = legs + 2 * (reduces + block_reduces + fills + gathers) + short_bars;
+        let alone = [of_short_rows(), of_nuclei()];
+        let shuffled = shuffled + alone.iter().map(|(shuffled, _)| shuffled).sum::<usize>();
+        assert_eq!(entry.count("shfl.sync"), 2 * shuffled, "{at}: shfl");
+        let alone = alone.iter().map(|(_, bars)| bars).sum::<usize>();
+        let alone = legs + 2 * (reduces + block_reduces + fills + gathers) + alone;
         let together = reduces + fills + gathers;
         assert_eq!(entry.count("bar.sync"), alone + clustered * together, "{at}: bar.sync");
-        // And one before a report reads the tokens, and one before a block leaves.
-        let meetings = clustered * (reduces + fills + gathers + 2);
+        // And one before a report reads the tokens, one before a block leaves, and one when
+        // nuclei are finished.
+        let meetings = clustered * (reduces + fills + gathers + 3);
         assert_eq!(entry.count("barrier.cluster.arrive"), meetings, "{at}: arrivals");
         assert_eq!(entry.count("barrier.cluster.wait"), meetings, "{at}: waits");
         assert_eq!(entry.count("griddepcontrol.wait"), clustered, "{at}: dependencies");

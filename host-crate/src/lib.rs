@@ -66,7 +66,7 @@ pub use inputs::Inputs;
 pub use matrix::{Element, MatrixRef};
 pub use output::Output;
 pub use params::{EditOrder, FilterOrder, SamplingParams, engines, validate};
-pub use plan::{DeviceLimits, Finish, LogSumExp, Plan, Reason, Refusal, VariantId};
+pub use plan::{DeviceLimits, Finish, LogSumExp, Partials, Plan, Reason, Refusal, VariantId};
 pub use problem::{Features, Problem, ProblemBuilder};
 pub use report::{Report, Wanted};
 pub use sampler::Sampler;

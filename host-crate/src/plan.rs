@@ -15,9 +15,11 @@ use gpu::{grid, rank, unmet_by_gpu};
 mod finish;
 mod gpu;
 mod log_sum_exp;
+mod partials;
 
 pub use finish::Finish;
 pub use log_sum_exp::LogSumExp;
+pub use partials::Partials;
 
 /// What the planner has to know of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,6 +59,9 @@ pub struct Plan {
     /// The kernel behind these that finishes reports of log-sum-exps: on a GPU, where those and
     /// log-probabilities are all that is to be reported, and the variant's kernel sums up.
     pub log_sum_exp: Option<LogSumExp>,
+    /// Sums of weights that the variant's kernel leaves for the other two: for those reports, and
+    /// for rows whose only filter is top_p.
+    pub partials: Option<Partials>,
     /// Every other variant of the machine's kind, with why it does not run.
     pub refused: Vec<Refusal>,
 }
@@ -186,16 +191,17 @@ impl Plan {
         let keeps_values = features.any() && !is_done;
         let finish = keeps_values.then(|| Finish::new(problem, limits, applies_rules));
         let finish_bytes = finish.map_or(0, |finish| finish.kept_bytes);
-        let log_sum_exp = sums_up.then(|| LogSumExp::new(problem, chosen, grid, finish_bytes));
+        let partials = Partials::new(problem, chosen, grid, finish_bytes);
         Ok(Self {
             variant: VariantId::Gpu(chosen),
             grid,
             shared_bytes: chosen.shared_bytes,
             workspace_bytes: workspace_bytes(problem),
-            kept_bytes: log_sum_exp.map_or(finish_bytes, |log_sum_exp| log_sum_exp.kept_bytes),
+            kept_bytes: partials.map_or(finish_bytes, |partials| partials.kept_bytes),
             applies_rules,
             finish,
-            log_sum_exp,
+            log_sum_exp: sums_up.then(|| LogSumExp::new(problem)),
+            partials,
             refused: refused(
                 VARIANTS.iter().filter(|variant| variant.name != chosen.name),
                 VariantId::Gpu,
@@ -220,6 +226,7 @@ impl Plan {
             applies_rules: false,
             finish: None,
             log_sum_exp: None,
+            partials: None,
             refused: refused(
                 CpuVariant::ALL.into_iter().filter(|&variant| variant != chosen),
                 VariantId::Cpu,

@@ -111,6 +111,9 @@ pub struct SampleParams {
     /// Whether nobody asks for the logits of tokens that no row admits, 0 or 1: tiles of such
     /// tokens need not be multiplied.
     pub skips_banned: u32,
+    /// Whether the sums of each row's distribution are wanted of all rows, 0 or 1: else of those
+    /// that [`crate::nucleus`] serves, and what is left of calls without any has no meaning.
+    pub sums_all_rows: u32,
     /// Whether the sampling kernel applies rules, 0 or 1: [`Variant::applies_rules`]. Rows
     /// without filters are then done, and others may be listed.
     pub applies_rules: u32,
@@ -144,6 +147,7 @@ impl SampleParams {
         weights_dtype: 0,
         hidden_dtype: 0,
         n_partials: 0,
+        sums_all_rows: 0,
         skips_banned: 0,
         applies_rules: 0,
     };
@@ -185,11 +189,12 @@ pub mod sieve {
     /// in different banks.
     pub const RULES_BYTES: u32 = 68;
 
-    /// Bytes of the partial sums of a sieve for `rows` batch rows: of two distributions, and the
-    /// rows' inverse temperatures; each warp has its own.
+    /// Bytes of the partial sums of a sieve for `rows` batch rows: of two distributions, the
+    /// rows' inverse temperatures, and a word; each warp has its own.
     pub const fn sums_bytes(rows: u32) -> u32 {
-        let row_bytes = 2 * size_of::<PartialSum>() + size_of::<f32>();
-        if rows <= RULED_ROWS { WARPS * rows * row_bytes as u32 } else { 0 }
+        let row_bytes = (2 * size_of::<PartialSum>() + size_of::<f32>()) as u32;
+        let word_bytes = size_of::<u32>() as u32;
+        if rows <= RULED_ROWS { WARPS * (rows * row_bytes + word_bytes) } else { 0 }
     }
 
     /// Bytes of the rules of a sieve for `rows` batch rows.

@@ -9,6 +9,7 @@
 //! | [`score`] → [`candidate`] | values and noise → the best two of a set |
 //! | [`mass`] → [`scale`] | probabilities as integers: what filters measure |
 //! | [`partial_sum`] | sums of probabilities in floating point: what the sampling kernels report |
+//! | [`nucleus`] | how few of a row's values tell what top_p keeps |
 //! | [`quotient`] | division by one divisor without a branch, as `/` rounds |
 //! | [`deviation`] | how far a row's values spread |
 //! | [`filters`] | what a row's filters keep |
@@ -41,6 +42,7 @@ pub mod filters;
 pub mod gumbel;
 pub mod kernels;
 pub mod mass;
+pub mod nucleus;
 pub mod partial_sum;
 pub mod philox;
 pub mod quotient;

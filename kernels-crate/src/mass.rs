@@ -91,6 +91,12 @@ impl MassUnit {
         unsafe { (weight * self.one).to_int_unchecked::<i64>() as u64 }
     }
 
+    /// The mass of a weight, before it is rounded.
+    #[inline(always)]
+    pub fn exact_mass(self, weight: f32) -> f64 {
+        weight as f64 * self.one as f64
+    }
+
     /// The mass of the weight `e^x`, for `x ≤ 0`; no NaN.
     #[inline(always)]
     pub fn of_decay(self, x: f32) -> u64 {

@@ -7,6 +7,9 @@
 
 use crate::mass::{decay, gap, log_of_weights};
 
+/// Parts that are on their way together.
+const TOGETHER: usize = 3;
+
 /// The sum of `e^((y − highest)/T)` over some of a row's tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C, align(8))]
@@ -58,6 +61,45 @@ impl PartialSum {
         let (highest, sum) = ((bits >> 32) as u32, bits as u32);
         Self { highest: f32::from_bits(highest), sum: f32::from_bits(sum) }
     }
+}
+
+/// The sum of every `step`th of `n` parts from `first` on, several on their way together; `inverse`
+/// is `1/T`.
+///
+/// # Safety
+/// There are so many.
+#[inline(always)]
+pub unsafe fn merge_each(
+    parts: *const PartialSum,
+    (first, step, n): (u32, u32, u32),
+    inverse: f32,
+) -> PartialSum {
+    let (mut sum, mut at) = (PartialSum::NONE, first);
+    while at < n {
+        let mut together = [PartialSum::NONE; TOGETHER];
+        let mut i = 0;
+        while i < TOGETHER {
+            let at = at + i as u32 * step;
+            if at < n {
+                // SAFETY: the caller's promise.
+                together[i] = unsafe { parts.add(at as usize).read() };
+            }
+            i += 1;
+        }
+        i = 0;
+        while i < TOGETHER {
+            sum = sum.merge(together[i], inverse);
+            i += 1;
+        }
+        at += TOGETHER as u32 * step;
+    }
+    sum
+}
+
+/// Merges two parts, each in a word.
+#[inline(always)]
+pub fn merge_words(inverse: f32) -> impl Fn([u64; 1], [u64; 1]) -> [u64; 1] {
+    move |[a], [b]| [PartialSum::from_bits(a).merge(PartialSum::from_bits(b), inverse).bits()]
 }
 
 /// The greater of two; a NaN in the second's place is passed over.

@@ -96,6 +96,12 @@ impl Scale {
         self.unit.weight(mass)
     }
 
+    /// The mass that a sum of weights is, in exact arithmetic.
+    #[inline(always)]
+    pub fn mass_of_weight(self, weight: f32) -> f64 {
+        self.unit.exact_mass(weight)
+    }
+
     /// `ln` of a token's probability, of which all tokens have the mass `total`.
     #[inline(always)]
     pub fn logprob(self, y: f32, total: u64) -> f32 {

@@ -31,7 +31,7 @@ pub(super) fn sample_params(
     let asked = problem.features();
     let layout = WorkspaceLayout::new(problem.batch(), problem.draws());
     let listed = plan.finish.and_then(|finish| finish.listed);
-    let partials = plan.log_sum_exp.map_or([None; 2], |log_sum_exp| log_sum_exp.partials);
+    let partials = plan.partials.map_or([None; 2], |partials| partials.begin);
     SampleParams {
         bias: at_if(problem.has_bias(), operands.bias),
         temperatures: at(operands.temperatures),
@@ -44,7 +44,8 @@ pub(super) fn sample_params(
         workspace: at(operands.workspace),
         values: at_if(plan.finish.is_some(), operands.kept),
         drawn_values: at_if(plan.log_sum_exp.is_some(), operands.kept),
-        n_partials: plan.log_sum_exp.map_or(0, |log_sum_exp| log_sum_exp.n_partials),
+        n_partials: plan.partials.map_or(0, |partials| partials.n),
+        sums_all_rows: plan.partials.is_some_and(|partials| partials.of_all_rows).into(),
         partials: partials
             .map(|offset| at_if(offset.is_some(), operands.kept + offset.unwrap_or_default())),
         listed: at_if(listed.is_some(), operands.kept + listed.unwrap_or_default()),

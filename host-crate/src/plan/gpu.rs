@@ -4,7 +4,7 @@
 use flash_sampling_kernels::abi::{Kernel, Variant, n_tiles_v};
 use flash_sampling_kernels::dims::ceil_div;
 
-use super::{DeviceLimits, LogSumExp};
+use super::{DeviceLimits, Partials};
 use crate::error::{Need, Unmet};
 use crate::problem::Problem;
 
@@ -94,7 +94,7 @@ pub(super) fn rank(variant: &Variant, problem: &Problem) -> (u32, u64, bool) {
         Kernel::SampleMma => 1,
         Kernel::SampleSimt => 2,
     };
-    let is_idle = variant.sums_weights != LogSumExp::suffices(problem, variant);
+    let is_idle = variant.sums_weights != Partials::suit(problem, variant);
     (kernel, variant.rows_read(problem.batch()), is_idle)
 }
 

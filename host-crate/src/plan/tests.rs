@@ -206,17 +206,50 @@ fn log_probabilities_alone_keep_no_values_where_tiles_are_small() {
     assert_eq!(name(alone), "sm90_b64_sums_bf16");
     assert_eq!(name(Features { rules: true, ..alone }), "sm90_b64_bf16");
     let one = plan(1, alone, None);
-    let LogSumExp { grid, n_partials, partials, .. } = one.log_sum_exp.unwrap();
+    let Partials { n, begin, of_all_rows, .. } = one.partials.unwrap();
     // Eight tiles, one of four warps for each block; the sums lie behind the values.
-    assert_eq!((one.grid, grid, n_partials), (8, 1, 32));
-    assert_eq!((partials, one.kept_bytes), ([Some(4_000), None], 4_000 + 32 * 8));
+    assert_eq!((one.grid, one.log_sum_exp.unwrap().grid, n), (8, 1, 32));
+    assert_eq!((begin, one.kept_bytes), ([Some(4_000), None], 4_000 + 32 * 8));
+    assert!(!of_all_rows);
     assert!(one.to_string().contains("\nthen             flash_sampling_log_sum_exp\n"));
     let both = plan(2, Features { processed: raw, filters: true, ..alone }, None);
     let behind_lists = 2 * 2 * 4_000;
     let second = behind_lists + 2 * 32 * 8;
-    let partials = both.log_sum_exp.unwrap().partials;
-    assert_eq!(partials, [Some(behind_lists), Some(second)]);
+    let partials = both.partials.unwrap();
+    assert_eq!(partials.begin, [Some(behind_lists), Some(second)]);
+    assert!(partials.of_all_rows);
     assert!(both.applies_rules && both.finish.unwrap().kept_bytes == behind_lists);
+}
+
+#[test]
+fn weights_are_summed_up_for_filters_where_values_stay_as_they_are() {
+    let begin = |batch, features, forced: Option<&str>| {
+        let problem = Problem::builder(batch, 1_000, 64).features(features).build().unwrap();
+        let plan = Plan::for_gpu(&problem, &H200, forced).unwrap();
+        plan.partials.map(|partials| (partials.begin.map(|begin| begin.is_some())))
+    };
+    let filters = Features { filters: true, ..Features::NONE };
+    let ranks = Wanted { ranks: true, ..Wanted::NONE };
+    for (batch, features, forced, expected) in [
+        (1, filters, None, Some([false, true])),
+        (64, Features { rules: true, ..filters }, None, Some([false, true])),
+        (3, Features { raw: Wanted::LOGPROBS, ..filters }, None, Some([true, true])),
+        // With rules, log-probabilities need all values.
+        (3, Features { rules: true, raw: Wanted::LOGPROBS, ..filters }, None, None),
+        (3, Features { processed: ranks, ..filters }, None, None),
+        (65, filters, None, None),
+        (64, filters, Some("mma_b64_bf16"), None),
+        (1, Features { rules: true, ..Features::NONE }, None, None),
+    ] {
+        assert_eq!(begin(batch, features, forced), expected, "{batch} {features:?} {forced:?}");
+    }
+    // A sieve would have more tiles than sums are accurate for.
+    let vocab = 128 * (64 * 2 * 132 + 1);
+    let plan = |vocab| {
+        let problem = Problem::builder(1, vocab, 64).features(filters).build().unwrap();
+        Plan::for_gpu(&problem, &H200, None).unwrap().partials
+    };
+    assert!(plan(vocab).is_none() && plan(vocab - 128).is_some());
 }
 
 #[test]

@@ -18,15 +18,12 @@ use crate::abi::kept::{KeptParams, LOG_SUM_EXP_THREADS as THREADS, ReportParams,
 use crate::abi::{NO_TOKEN, SampleParams};
 use crate::arch::{self, PerThread};
 use crate::dims::{offset, output_index};
-use crate::partial_sum::{PartialSum, report_temperature};
+use crate::partial_sum::{PartialSum, merge_each, merge_words, report_temperature};
 
 const THREADS_LEN: usize = THREADS as usize;
 
 /// What the threads of a block share: a word for each warp.
 pub type Shared = [[u64; 1]; THREADS_LEN / 32];
-
-/// Partial sums of a thread that are on their way together.
-const TOGETHER: usize = 3;
 
 /// Runs block `block` of `blocks`.
 ///
@@ -56,7 +53,8 @@ unsafe fn of_distribution(params: &KeptParams, shared: *mut Shared, row: u32, pa
     let partials = if part == 0 { of_model } else { of_row };
     let (raw, processed) = (params.raw, params.processed);
     let report: ReportParams = if part == 0 { raw } else { processed };
-    if partials.is_null() {
+    // There may be sums that only filters asked for.
+    if partials.is_null() || report.log_sum_exps.is_null() {
         return;
     }
     // SAFETY: the caller's promise.
@@ -64,9 +62,6 @@ unsafe fn of_distribution(params: &KeptParams, shared: *mut Shared, row: u32, pa
         let own_temperature = report_temperature(sample.temperatures.add(row as usize).read());
         let temperature = if part == 0 { 1.0 } else { own_temperature };
         let inverse = 1.0 / temperature;
-        let merge = |[a]: [u64; 1], [b]: [u64; 1]| {
-            [PartialSum::from_bits(a).merge(PartialSum::from_bits(b), inverse).bits()]
-        };
         let n = sample.n_partials;
         let of_this_row = partials.add(offset(row, n as u64, 0) as usize);
         // A thread's first draw: its value is on its way while the sums are.
@@ -76,9 +71,9 @@ unsafe fn of_distribution(params: &KeptParams, shared: *mut Shared, row: u32, pa
                 *first = drawn_value(sample, row, thread);
             }
         });
-        let give = |thread| [of_thread(of_this_row, n, thread, inverse).bits()];
+        let give = |thread| [merge_each(of_this_row, (thread, THREADS, n), inverse).bits()];
         let slots = shared.cast();
-        let [whole] = arch::block_reduce::<1, THREADS_LEN>(slots, give, merge);
+        let [whole] = arch::block_reduce::<1, THREADS_LEN>(slots, give, merge_words(inverse));
         let whole = PartialSum::from_bits(whole);
         arch::leg(&mut firsts, |thread, first| {
             if thread == 0 {
@@ -109,30 +104,4 @@ unsafe fn drawn_value(sample: &SampleParams, row: u32, draw: u32) -> Option<f32>
         let at = offset(row, values_stride(sample.vocab), index) as usize;
         (token != NO_TOKEN).then(|| sample.drawn_values.add(at).read())
     }
-}
-
-/// The sum of a thread's share of a row's `n` partial sums.
-#[inline(always)]
-unsafe fn of_thread(partials: *const PartialSum, n: u32, thread: u32, inverse: f32) -> PartialSum {
-    let mut sum = PartialSum::NONE;
-    let mut at = thread;
-    while at < n {
-        let mut together = [PartialSum::NONE; TOGETHER];
-        let mut i = 0;
-        while i < TOGETHER {
-            let at = at + i as u32 * THREADS;
-            if at < n {
-                // SAFETY: it is one of the row's.
-                together[i] = unsafe { partials.add(at as usize).read() };
-            }
-            i += 1;
-        }
-        i = 0;
-        while i < TOGETHER {
-            sum = sum.merge(together[i], inverse);
-            i += 1;
-        }
-        at += TOGETHER as u32 * THREADS;
-    }
-    sum
 }

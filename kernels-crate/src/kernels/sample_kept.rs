@@ -29,9 +29,11 @@ mod crew;
 mod draw;
 mod edit;
 mod gather;
+mod goal;
 mod halved;
 mod histogram;
 mod measure;
+mod nucleus;
 mod ranked;
 mod report;
 mod short;
@@ -45,6 +47,7 @@ use short::Known;
 use view::View;
 
 use crate::abi::kept::{KeptParams, RowFeatures, THREADS, slice_len};
+use crate::abi::sieve::RULED_ROWS;
 use crate::arch;
 use crate::candidate::Key;
 use crate::filters::Filters;
@@ -68,32 +71,42 @@ pub unsafe fn sample_kept<const CLUSTER: u32>(
 ) {
     let rank = if CLUSTER == 1 { 0 } else { arch::cluster_rank() };
     let mut row = block / CLUSTER;
+    let words = if params.slice_in_shared != 0 {
+        slice_len(params.sample.vocab, CLUSTER) as u32
+    } else {
+        0
+    };
     // SAFETY: the caller's promise; `row < B`, and every access is masked by the slice.
     unsafe {
+        let alone = Crew::<1>::new(shared, 0);
         if !params.sample.listed.is_null() {
-            let crew = Crew::<1>::new(shared, 0);
-            let words = if params.slice_in_shared != 0 {
-                slice_len(params.sample.vocab, CLUSTER) as u32
-            } else {
-                0
-            };
             let mut row = block;
             while row < params.sample.batch {
-                let known = Known::take(params, &crew, row);
+                let known = Known::take(params, &alone, row);
                 if known.is_listed() {
-                    short::finish_row(params, &crew, (slice, words), row, known);
+                    short::finish_row(params, &alone, (slice, words), row, known);
                 }
                 row += blocks;
             }
         }
-        let (mut crew, mut any) = (Crew::<CLUSTER>::new(shared, rank), false);
+        let clusters = blocks / CLUSTER;
+        let has_sums = !params.sample.partials[1].is_null();
+        if has_sums {
+            finish_nuclei::<CLUSTER>(params, &alone, (slice, words), (row, rank, clusters));
+        }
+        let (mut crew, mut any) = (Crew::<CLUSTER>::new(shared, rank), has_sums);
         while row < params.sample.batch {
             // As many rows as there are threads, so that none is waited for alone.
-            let (first, step) = (row, blocks / CLUSTER);
+            let (first, step) = (row, clusters);
             let kept = (&raw mut (*shared).rows).cast::<u32>();
+            let finished = arch::of_block((&raw mut (*shared).finished).cast::<u32>(), 0);
             crew.leg(|thread| {
                 let row = thread.saturating_mul(step).saturating_add(first);
-                let is_kept = row < params.sample.batch && is_kept(params, row);
+                let mut is_kept = row < params.sample.batch && is_kept(params, row);
+                if has_sums && is_kept {
+                    // Calls with sums have so few rows.
+                    is_kept = finished.add(thread as usize).read() == 0;
+                }
                 kept.add(thread as usize).write(is_kept as u32);
             });
             let mut at = 0;
@@ -110,6 +123,41 @@ pub unsafe fn sample_kept<const CLUSTER: u32>(
         }
         // A block must not leave while another may still read its shared memory.
         if CLUSTER != 1 && any {
+            arch::cluster_meet();
+        }
+    }
+}
+
+/// Finishes rows of a cluster whose nucleus few tokens prove, a block each: the cluster's first
+/// row, and every `clusters` further. Tells the cluster's first block which they are.
+///
+/// # Safety
+/// As [`sample_kept`], in all blocks; there are partial sums.
+#[inline(always)]
+unsafe fn finish_nuclei<const CLUSTER: u32>(
+    params: &KeptParams,
+    crew: &Crew<1>,
+    room: (*mut f32, u32),
+    (first, rank, clusters): (u32, u32, u32),
+) {
+    // SAFETY: the caller's promise; so few rows have sums that there is a place for each.
+    unsafe {
+        let finished = arch::of_block((&raw mut (*crew.shared).finished).cast::<u32>(), 0);
+        let mut nth = rank;
+        while nth < RULED_ROWS && first.saturating_add(nth * clusters) < params.sample.batch {
+            let row = first + nth * clusters;
+            let temperature = params.sample.temperatures.add(row as usize).read();
+            let is_finished = params.sample.applies_rules != 0
+                && crate::nucleus::serves(&features(params, row), temperature)
+                && nucleus::finish_row(params, crew, short::for_keys(room), row);
+            crew.leg(|thread| {
+                if thread == 0 {
+                    finished.add(nth as usize).write(is_finished as u32);
+                }
+            });
+            nth += CLUSTER;
+        }
+        if CLUSTER != 1 {
             arch::cluster_meet();
         }
     }

@@ -5,6 +5,7 @@ use super::histogram::Histogram;
 use super::short::ShortRow;
 use super::view::{TOGETHER, View};
 use crate::abi::kept::{CLUSTER as LARGEST_CLUSTER, THREADS};
+use crate::abi::sieve::RULED_ROWS;
 use crate::arch::{self, PerThread};
 use crate::candidate::Key;
 use crate::scale::RUNGS;
@@ -24,6 +25,8 @@ const WORDS: usize = 4;
 #[repr(C, align(16))]
 pub struct Shared {
     slots: [[u64; WORDS]; THREADS_LEN / 32],
+    /// Of the cluster's first rows, which are finished already: 0 or 1. In its first block.
+    pub(super) finished: [u32; RULED_ROWS as usize],
     /// Of the rows to come, which are kept: 0 or 1.
     pub(super) rows: [u32; THREADS_LEN],
     /// All tokens by their rung.

@@ -3,6 +3,7 @@
 
 use super::crew::{Crew, LIST, key};
 use super::edit::Edited;
+use super::goal::{find_key, find_place};
 use super::histogram::Histogram;
 use super::view::View;
 use crate::candidate::Key;
@@ -125,7 +126,7 @@ impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
             let mut histogram = &raw mut (*shared).ladder;
             let (mut split, mut mass_above) = (Split::RUNGS, 0);
             loop {
-                let (place, left_there) = self.find_place(histogram, by_mass, left);
+                let (place, left_there) = find_place(self.crew, histogram, by_mass, left);
                 if place == RUNGS {
                     return Cut { last: Key::NONE, mass: self.total };
                 }
@@ -144,7 +145,7 @@ impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
                     move |index, y| split.place(scale, index, y, scale.capped_gap(y)) == place;
                 if n <= LIST as u32 {
                     self.crew.gather(view, is_there);
-                    let (last, mass) = self.find_key(n, by_mass, left);
+                    let (last, mass) = find_key(self.crew, scale, n, by_mass, left);
                     return Cut { last, mass: mass_above + mass };
                 }
                 let (greatest, least) = self.ends(is_there);
@@ -152,74 +153,6 @@ impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
                 histogram = &raw mut (*shared).pieces;
                 self.crew.fill(histogram, view, split.bucket(scale));
             }
-        }
-    }
-
-    /// The rung or piece on which the running sum reaches `goal`, and what is left of it there.
-    #[inline(always)]
-    unsafe fn find_place(
-        &self,
-        histogram: *const Histogram,
-        by_mass: bool,
-        goal: u64,
-    ) -> (u32, u64) {
-        // SAFETY: a thread has a rung; legs part what is written from what is read.
-        unsafe {
-            let found = &raw mut (*self.crew.shared).place;
-            self.crew.leg(|thread| {
-                if thread == 0 {
-                    found.write((RUNGS, 0));
-                }
-            });
-            let give = |thread: u32| {
-                let (mass, count) = Histogram::read(histogram, thread);
-                if by_mass { mass } else { count as u64 }
-            };
-            self.crew.scan(give, |thread, before, own| {
-                if before < goal && goal <= before + own {
-                    found.write((thread, goal - before));
-                }
-            });
-            found.read()
-        }
-    }
-
-    /// Of the `n` gathered keys the one with which the running sum reaches `goal`, and the
-    /// mass down to it.
-    #[inline(always)]
-    unsafe fn find_key(&self, n: u32, by_mass: bool, goal: u64) -> (Key, u64) {
-        let scale = self.scale;
-        // SAFETY: `n` keys were gathered, at most as many as there are threads; legs part what
-        // is written from what is read.
-        unsafe {
-            let shared = self.crew.shared;
-            let keys = (&raw const (*shared).gathered.keys).cast::<Key>();
-            let masses = (&raw mut (*shared).masses).cast::<u64>();
-            self.crew.leg(|thread| {
-                if thread < n {
-                    let y = keys.add(thread as usize).read().score();
-                    masses.add(thread as usize).write(scale.mass(scale.capped_gap(y)));
-                }
-            });
-            self.crew.leg(|thread| {
-                if thread >= n {
-                    return;
-                }
-                let key = keys.add(thread as usize).read();
-                let own = if by_mass { masses.add(thread as usize).read() } else { 1 };
-                let (mut count, mut mass, mut i) = (0, 0, 0);
-                while i < n {
-                    let is_kept = keys.add(i as usize).read() >= key;
-                    count += is_kept as u64;
-                    mass += if is_kept { masses.add(i as usize).read() } else { 0 };
-                    i += 1;
-                }
-                let reached = if by_mass { mass } else { count };
-                if reached >= goal && reached - own < goal {
-                    (&raw mut (*shared).cut).write((key, mass));
-                }
-            });
-            (&raw const (*shared).cut).read()
         }
     }
 

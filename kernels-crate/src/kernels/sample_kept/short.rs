@@ -231,7 +231,7 @@ unsafe fn lists_of(
 
 /// Room for values as room for keys, aligned for two.
 #[inline(always)]
-fn for_keys((room, values): (*mut f32, u32)) -> (*mut Key, u32) {
+pub(super) fn for_keys((room, values): (*mut f32, u32)) -> (*mut Key, u32) {
     const ALIGNMENT: usize = 2 * size_of::<Key>();
     const VALUES: usize = size_of::<Key>() / size_of::<f32>();
     let skipped = room.addr().wrapping_neg() % ALIGNMENT / size_of::<f32>();

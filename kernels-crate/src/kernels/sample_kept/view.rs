@@ -25,7 +25,7 @@ pub(super) const TOGETHER: usize = 4;
 /// As one read brings them.
 #[derive(Clone, Copy)]
 #[repr(C, align(16))]
-struct Four([f32; TOGETHER]);
+pub(super) struct Four(pub(super) [f32; TOGETHER]);
 
 /// A block's part of a row's tokens: whole tiles, as far as the call has them.
 #[derive(Clone, Copy)]

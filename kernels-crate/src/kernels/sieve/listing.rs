@@ -72,15 +72,18 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
     }
 
     /// Notes whether the row in slot `at` keeps all values of the tile: where it is listed and
-    /// has no floor.
+    /// has no floor. Tells the level that the tile begins with: nothing of it raises a kept row's.
     ///
     /// # Safety
     /// As [`Self::level`], which told `level`.
     #[inline(always)]
-    pub(super) unsafe fn keep_tile(&self, at: u32, level: f32) {
-        if self.lists() {
-            // SAFETY: the slot is the worker's own.
-            unsafe { self.keeps_tile(at).write((level == f32::NEG_INFINITY) as u32) }
+    pub(super) unsafe fn keep_tile(&self, at: u32, level: f32) -> f32 {
+        // SAFETY: the slot is the worker's own.
+        unsafe {
+            if self.lists() {
+                self.keeps_tile(at).write((level == f32::NEG_INFINITY) as u32);
+            }
+            if self.kind(at) == Kind::Kept { f32::INFINITY } else { level }
         }
     }
 
@@ -93,10 +96,10 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
     pub(super) unsafe fn level_after(&self, at: u32, row: u32, draw: u32) -> f32 {
         // SAFETY: the caller's promise.
         unsafe {
-            if self.kind(at) != Kind::Drawn && self.keeps_tile(at).read() != 0 {
-                return f32::INFINITY;
-            }
-            self.level(at, row, draw)
+            let kind = self.kind(at);
+            let is_kept =
+                kind == Kind::Kept || kind == Kind::Listed && self.keeps_tile(at).read() != 0;
+            if is_kept { f32::INFINITY } else { self.level(at, row, draw) }
         }
     }
 

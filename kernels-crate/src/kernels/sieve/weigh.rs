@@ -1,4 +1,5 @@
-//! Weigh: of each row the sum of a warp's `e^(y/T)`, for reports of log-sum-exps.
+//! Weigh: of each row the sum of a warp's `e^(y/T)`, for reports of log-sum-exps, and for rows
+//! whose nucleus is told from it.
 //!
 //! A fragment at a time, out of registers like a pair that passed: a column's values are eight
 //! lanes', and the greatest is the sum's unit. From tile to tile a warp keeps its sums in shared
@@ -10,6 +11,7 @@ use super::{LANES, Sieve, Sums, pair};
 use crate::abi::sieve::WARPS;
 use crate::arch;
 use crate::dims::offset;
+use crate::nucleus;
 use crate::partial_sum::{PartialSum, greater, report_temperature, weight};
 
 /// Lanes that each have columns of their own; the others have the same.
@@ -49,6 +51,14 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
         inverses.wrapping_add((self.thread / LANES * Self::ROWS) as usize)
     }
 
+    /// Which distributions the warp sums up: bit `part`.
+    #[inline(always)]
+    fn wanted(&self) -> *mut u32 {
+        let behind = self.inverses().wrapping_sub((self.thread / LANES * Self::ROWS) as usize);
+        let wanted = behind.wrapping_add((WARPS * Self::ROWS + self.thread / LANES) as usize);
+        wanted.cast()
+    }
+
     /// Begins with sums of nothing.
     ///
     /// # Safety
@@ -59,6 +69,7 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
         if !SUMS || of_model.is_null() && of_row.is_null() {
             return;
         }
+        let mut of_any = self.params.sums_all_rows != 0;
         let mut row = self.lane();
         while row < self.params.batch {
             // SAFETY: `row < B`; the slots are the warp's own.
@@ -67,10 +78,30 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
                 self.sums(0).add(row as usize).write(PartialSum::NONE);
                 self.sums(1).add(row as usize).write(PartialSum::NONE);
                 self.inverses().add(row as usize).write(1.0 / report_temperature(temperature));
+                if !self.params.features.is_null() {
+                    let features = &*self.params.features.add(row as usize);
+                    of_any |= nucleus::serves(features, temperature);
+                }
             }
             row += LANES;
         }
+        let of_model = !of_model.is_null() as u32;
+        let of_row = !of_row.is_null() as u32 & arch::warp_or(of_any as u32);
+        if self.lane() == 0 {
+            // SAFETY: the word is the warp's own.
+            unsafe { self.wanted().write(of_model | of_row << 1) };
+        }
         arch::warp_barrier();
+    }
+
+    /// Whether the sums of a distribution are wanted, the same in all lanes.
+    ///
+    /// # Safety
+    /// The warp has begun with them.
+    #[inline(always)]
+    unsafe fn sums_up(&self, part: u32) -> bool {
+        // SAFETY: the caller's promise.
+        !self.partials(part).is_null() && unsafe { self.wanted().read() } >> part & 1 != 0
     }
 
     /// Leaves the sums of all tiles so far in memory, `sieve_index` counting the sieves of a
@@ -91,7 +122,9 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
             let sieve = sieve_index * arch::grid_dim() + arch::block_idx();
             let warp = sieve * WARPS + self.thread / LANES;
             let mut row = self.lane();
-            while !partials.is_null() && row < self.params.batch {
+            // SAFETY: the sieve has begun.
+            let is_wanted = unsafe { self.sums_up(part) };
+            while is_wanted && row < self.params.batch {
                 let at = offset(row, self.params.n_partials as u64, warp) as usize;
                 // SAFETY: the row and the warp are the call's.
                 unsafe { partials.add(at).write(self.sums(part).add(row as usize).read()) };
@@ -113,8 +146,8 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
         let (mut part, parts) = (0, arch::opaque(PARTS));
         while part < parts {
             let (mut fragment, fragments) = (0, arch::opaque(N_TILES as u32));
-            let is_wanted = !self.partials(part).is_null();
-            // The same in all lanes.
+            // SAFETY: the caller's promise.
+            let is_wanted = unsafe { self.sums_up(part) };
             while is_wanted && fragment < fragments && first_row + fragment * 8 < self.params.batch
             {
                 // SAFETY: the caller's promise.

@@ -1,0 +1,213 @@
+//! Nuclei: rows that ask for top_p alone, finished from few of their values.
+//!
+//! top_p asks for one number of all tokens: the sum of their masses. Where the sampling kernel
+//! has summed up the weights in floating point, that is known to a part in some ten thousand
+//! before a value is read. So the tokens down to a floor, which is guessed from a sample, are
+//! gathered, and their masses, integers, prove that the nucleus ends among them; and that the
+//! token drawn belongs to it, whatever the sum is within its error. What they do not prove is
+//! found from all values instead, so the guess never shows.
+
+use crate::abi::kept::RowFeatures;
+use crate::kernels::rules;
+use crate::mass::{decay, share};
+use crate::partial_sum::PartialSum;
+use crate::scale::Scale;
+
+/// By how much of itself the sum of weights of a row may differ from that of its masses, for
+/// sieves of at most [`MOST_TILES`] tiles: each tile may round a sum four times and rescale it by
+/// a weight of 1.5e-7, and a gap is off by 1.2e-7 of itself, of which 20 count.
+const SUM_ERROR: f64 = 1.0 / 32_768.0;
+
+/// Tiles of a sieve up to which that holds.
+pub const MOST_TILES: u32 = 64;
+
+/// Below, `1/T` or a gap may not be what it is in exact arithmetic.
+const LEAST_TEMPERATURE: f32 = 1e-30;
+
+/// Ranges of gaps that a sample is counted by; the last has all from there on.
+pub const BINS: u32 = 128;
+
+/// Ranges for a gap of 1.
+const BINS_PER_NAT: f32 = 4.0;
+
+/// Tokens of the sample that the floor leaves above it at least: of fewer nothing is told.
+const LEAST_ABOVE: u32 = 24;
+
+/// Part of the mass beyond the nucleus that may lie below the floor.
+const BELOW: f32 = 0.5;
+
+/// Units of a weight of 1 in [`Sample`]'s sums, a power of two.
+const ONE: f32 = (1 << 30) as f32;
+
+/// Bits of its sums, below the counts: 2¹⁴ tokens have a mass below 2⁴⁵.
+const SUM_BITS: u32 = 48;
+
+/// Whether a row asks for top_p and for nothing else.
+#[inline(always)]
+pub fn serves(features: &RowFeatures, temperature: f32) -> bool {
+    let RowFeatures { top_p, top_k, min_p, top_n_sigma, .. } = *features;
+    let RowFeatures { epsilon_cutoff, eta_cutoff, options, .. } = *features;
+    let by_value = (top_k > 0) | (min_p > 0.0) | (top_n_sigma > 0.0);
+    let by_cutoff = (epsilon_cutoff > 0.0) | (eta_cutoff > 0.0);
+    let at_one = options & RowFeatures::FILTERS_AT_ONE != 0;
+    let others = by_value | by_cutoff | at_one | rules::any(features);
+    (top_p < 1.0) & !others & (temperature >= LEAST_TEMPERATURE)
+}
+
+/// The masses, the least and the greatest that it may be, with which a nucleus is complete.
+#[inline(always)]
+pub fn goals(scale: Scale, whole: PartialSum, top_p: f32) -> [u64; 2] {
+    let mass = scale.mass_of_weight(whole.sum);
+    let [least, most] = [mass * (1.0 - SUM_ERROR), mass * (1.0 + SUM_ERROR)];
+    [share(least as u64, top_p), share(most as u64 + 1, top_p)]
+}
+
+/// A sample of a row's values, counted by their gaps.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// Tokens of the sample.
+    n: u32,
+    /// The most of its mass that may lie below the floor.
+    most_below: u64,
+    highest: f32,
+    temperature: f32,
+}
+
+impl Sample {
+    /// `n` tokens of a row of `vocab`, at most 2¹⁴.
+    #[inline(always)]
+    pub fn new(n: u32, vocab: u32, whole: PartialSum, temperature: f32, top_p: f32) -> Self {
+        let below = BELOW * (1.0 - top_p) * whole.sum * (n as f32 / vocab as f32);
+        let most_below = (below * ONE) as u64;
+        Self { n, most_below, highest: whole.highest, temperature }
+    }
+
+    /// The bin of a value, which is not NaN.
+    #[inline(always)]
+    pub fn bin(&self, y: f32) -> u32 {
+        let bin = (self.highest - y) / self.temperature * BINS_PER_NAT;
+        let last = (BINS - 1) as f32;
+        let bin = if bin < last { bin } else { last };
+        let bin = if bin > 0.0 { bin } else { 0.0 };
+        // SAFETY: it lies from 0 to the last.
+        unsafe { bin.to_int_unchecked::<i32>() as u32 }
+    }
+
+    /// What `count` tokens of a bin add to a sum over bins: their number, and about their mass.
+    #[inline(always)]
+    pub fn sum(&self, bin: u32, count: u32) -> u64 {
+        let weight = decay(-(bin as f32 + 0.5) / BINS_PER_NAT);
+        (count as u64) << SUM_BITS | count as u64 * (weight * ONE) as u64
+    }
+
+    /// Whether the floor may lie below a bin, by the sum over the bins beyond it.
+    #[inline(always)]
+    pub fn may_end(&self, beyond: u64) -> bool {
+        let (count, mass) = (beyond >> SUM_BITS, beyond & ((1 << SUM_BITS) - 1));
+        (mass <= self.most_below) & (count as u32 + LEAST_ABOVE <= self.n)
+    }
+
+    /// The floor below a bin.
+    #[inline(always)]
+    pub fn floor(&self, bin: u32) -> f32 {
+        self.highest - (bin + 1) as f32 / BINS_PER_NAT * self.temperature
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::mass::gap;
+    use crate::partial_sum::{greater, weight};
+    use std::vec::Vec;
+
+    const VOCAB: u32 = 151_936;
+    const SAMPLED: u32 = 8_192;
+
+    /// Logits of unit variance, nearly normal.
+    fn logits(seed: u32) -> Vec<f32> {
+        let mut state = seed;
+        let mut uniform = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as f32 / (1 << 24) as f32
+        };
+        (0..VOCAB).map(|_| (0..12).map(|_| uniform()).sum::<f32>() - 6.0).collect()
+    }
+
+    fn whole(values: &[f32], temperature: f32) -> PartialSum {
+        let parts = values.chunks(128).map(|tile| {
+            let highest = tile.iter().copied().fold(f32::NEG_INFINITY, greater);
+            let sum = tile.iter().map(|&y| weight(y, highest, 1.0 / temperature)).sum();
+            PartialSum { highest, sum }
+        });
+        parts.fold(PartialSum::NONE, |a, b| a.merge(b, 1.0 / temperature))
+    }
+
+    #[test]
+    fn goals_lie_around_the_exact_one_and_close() {
+        for (seed, temperature, top_p) in [(1, 0.25, 0.9), (2, 1.0, 0.5), (3, 30.0, 0.999)] {
+            let values = logits(seed);
+            let whole = whole(&values, temperature);
+            let scale = Scale::new(whole.highest, whole.highest, temperature, VOCAB);
+            let masses = values.iter().map(|&y| scale.mass(gap(whole.highest, y, temperature)));
+            let exact = share(masses.sum(), top_p);
+            let [least, most] = goals(scale, whole, top_p);
+            assert!(least <= exact && exact <= most, "{least} {exact} {most}");
+            assert!((most - least) as f64 <= 7e-5 * exact as f64);
+            // The error that is allowed for is far from what there is.
+            let middle = (least + most) as f64 / 2.0;
+            assert!((middle / exact as f64 - 1.0).abs() <= 3e-6);
+        }
+    }
+
+    /// The floor of every `VOCAB / SAMPLED`th token, and how many tokens and which part of the
+    /// mass it leaves.
+    fn floor(values: &[f32], temperature: f32, top_p: f32) -> (f32, usize, f64) {
+        let whole = whole(values, temperature);
+        let sampled = values.iter().step_by((VOCAB / SAMPLED) as usize).take(SAMPLED as usize);
+        let sample = Sample::new(SAMPLED, VOCAB, whole, temperature, top_p);
+        let mut counts = [0; BINS as usize];
+        sampled.for_each(|&y| counts[sample.bin(y) as usize] += 1);
+        let mut beyond = 0;
+        let mut last = None;
+        for bin in (0..BINS).rev() {
+            if sample.may_end(beyond) {
+                last = Some(bin);
+            }
+            beyond += sample.sum(bin, counts[bin as usize]);
+        }
+        let floor = last.map_or(f32::NEG_INFINITY, |bin| sample.floor(bin));
+        let weight = |y: f32| f64::from((y - whole.highest) / temperature).exp();
+        let above = values.iter().filter(|&&y| y >= floor);
+        let mass: f64 = above.clone().map(|&y| weight(y)).sum();
+        (floor, above.count(), mass / f64::from(whole.sum))
+    }
+
+    #[test]
+    fn floors_leave_the_nucleus_and_not_much_more() {
+        for (seed, temperature, top_p, most) in [
+            // Of these about 900, 250, 4 and 80,000 are the nucleus.
+            (1, 0.25, 0.9, 4_000),
+            (2, 0.25, 0.6, 2_000),
+            (3, 0.05, 0.9, 1_500),
+            (4, 1.0, 0.9, 130_000),
+        ] {
+            let values = logits(seed);
+            let (floor, n, mass) = floor(&values, temperature, top_p);
+            assert!(mass >= f64::from(top_p), "{floor}: {mass}");
+            assert!(n <= most, "{floor}: {n} tokens");
+        }
+    }
+
+    #[test]
+    fn a_token_with_most_of_the_mass_tells_nothing_of_the_rest() {
+        let mut values = logits(5);
+        // Half of the mass, in the sample and beyond it.
+        for at in [0, 1] {
+            values[at] = 6.0;
+            let (floor, n, mass) = floor(&values, 0.3, 0.9);
+            assert!(mass >= 0.9 && n <= 4_000, "{floor}: {n} tokens, {mass}");
+        }
+    }
+}
