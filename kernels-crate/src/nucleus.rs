@@ -71,6 +71,8 @@ pub struct Sample {
     most_below: u64,
     highest: f32,
     temperature: f32,
+    /// Bins for a difference of 1.
+    bins_for_one: f32,
 }
 
 impl Sample {
@@ -79,13 +81,14 @@ impl Sample {
     pub fn new(n: u32, vocab: u32, whole: PartialSum, temperature: f32, top_p: f32) -> Self {
         let below = BELOW * (1.0 - top_p) * whole.sum * (n as f32 / vocab as f32);
         let most_below = (below * ONE) as u64;
-        Self { n, most_below, highest: whole.highest, temperature }
+        let (highest, bins_for_one) = (whole.highest, BINS_PER_NAT / temperature);
+        Self { n, most_below, highest, temperature, bins_for_one }
     }
 
     /// The bin of a value, which is not NaN.
     #[inline(always)]
     pub fn bin(&self, y: f32) -> u32 {
-        let bin = (self.highest - y) / self.temperature * BINS_PER_NAT;
+        let bin = (self.highest - y) * self.bins_for_one;
         let last = (BINS - 1) as f32;
         let bin = if bin < last { bin } else { last };
         let bin = if bin > 0.0 { bin } else { 0.0 };
@@ -97,7 +100,7 @@ impl Sample {
     #[inline(always)]
     pub fn sum(&self, bin: u32, count: u32) -> u64 {
         let weight = decay(-(bin as f32 + 0.5) / BINS_PER_NAT);
-        (count as u64) << SUM_BITS | count as u64 * (weight * ONE) as u64
+        ((count as u64) << SUM_BITS) + count as u64 * (weight * ONE) as u64
     }
 
     /// Whether the floor may lie below a bin, by the sum over the bins beyond it.

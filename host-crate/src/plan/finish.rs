@@ -4,7 +4,7 @@
 use std::fmt;
 
 use flash_sampling_kernels::abi::TILE_V;
-use flash_sampling_kernels::abi::kept::{KEPT_VARIANTS, THREADS, kept_variant};
+use flash_sampling_kernels::abi::kept::{KEPT_VARIANTS, KeptVariant, THREADS, kept_variant};
 use flash_sampling_kernels::shortlist::MOST_TILES;
 
 use super::gpu::wave;
@@ -45,15 +45,9 @@ impl Finish {
     /// A cluster of blocks a row, or a wave of them if there are more rows. Rows may be listed
     /// where the sampling kernel applies their rules.
     pub(super) fn new(problem: &Problem, limits: &DeviceLimits, applies_rules: bool) -> Self {
-        // The last runs wherever a sampling kernel does.
-        let last = &KEPT_VARIANTS[KEPT_VARIANTS.len() - 1];
-        let variant = kept_variant(limits.compute_capability).unwrap_or(last);
-        let shared_bytes = |slice| variant.shared_bytes(problem.vocab(), slice);
-        let slice_in_shared = shared_bytes(true) <= limits.shared_bytes_per_block.into();
-        let shared_bytes = shared_bytes(slice_in_shared) as u32;
-        let wave = wave(shared_bytes, variant.blocks_per_sm, limits) / u64::from(variant.cluster);
-        let misfits = if variant.cluster > 1 { wave.div_ceil(MISFITS) } else { 0 };
-        let clusters = (wave - misfits).max(1).min(problem.batch().into()) as u32;
+        let variant = variant(limits);
+        let (shared_bytes, slice_in_shared) = shared_bytes(variant, problem, limits);
+        let clusters = clusters(variant, shared_bytes, limits).min(problem.batch().into()) as u32;
         let two_copies = !slice_in_shared && !applies_rules && problem.features().raw.any();
         let values_bytes = values_bytes(problem);
         let lists = applies_rules && problem.vocab() <= MOST_LISTED;
@@ -71,6 +65,33 @@ impl Finish {
             kept_bytes: copies * values_bytes,
         }
     }
+}
+
+/// How many rows the clusters of a GPU finish one after the other.
+pub(super) fn rounds(problem: &Problem, limits: &DeviceLimits) -> u64 {
+    let variant = variant(limits);
+    let (shared_bytes, _) = shared_bytes(variant, problem, limits);
+    u64::from(problem.batch()).div_ceil(clusters(variant, shared_bytes, limits))
+}
+
+fn variant(limits: &DeviceLimits) -> &'static KeptVariant {
+    // The last runs wherever a sampling kernel does.
+    let last = &KEPT_VARIANTS[KEPT_VARIANTS.len() - 1];
+    kept_variant(limits.compute_capability).unwrap_or(last)
+}
+
+/// Shared memory of a block, and whether that has room for its values of a row.
+fn shared_bytes(variant: &KeptVariant, problem: &Problem, limits: &DeviceLimits) -> (u32, bool) {
+    let bytes = |slice| variant.shared_bytes(problem.vocab(), slice);
+    let slice_in_shared = bytes(true) <= limits.shared_bytes_per_block.into();
+    (bytes(slice_in_shared) as u32, slice_in_shared)
+}
+
+/// Clusters that a device runs at once: at least one.
+fn clusters(variant: &KeptVariant, shared_bytes: u32, limits: &DeviceLimits) -> u64 {
+    let wave = wave(shared_bytes, variant.blocks_per_sm, limits) / u64::from(variant.cluster);
+    let misfits = if variant.cluster > 1 { wave.div_ceil(MISFITS) } else { 0 };
+    (wave - misfits).max(1)
 }
 
 impl fmt::Display for Finish {

@@ -226,17 +226,21 @@ fn weights_are_summed_up_for_filters_where_values_stay_as_they_are() {
     let begin = |batch, features, forced: Option<&str>| {
         let problem = Problem::builder(batch, 1_000, 64).features(features).build().unwrap();
         let plan = Plan::for_gpu(&problem, &H200, forced).unwrap();
-        plan.partials.map(|partials| (partials.begin.map(|begin| begin.is_some())))
+        plan.partials.map(|partials| partials.begin.map(|begin| begin.is_some()))
     };
     let filters = Features { filters: true, ..Features::NONE };
     let ranks = Wanted { ranks: true, ..Wanted::NONE };
     for (batch, features, forced, expected) in [
-        (1, filters, None, Some([false, true])),
+        (64, filters, None, Some([false, true])),
+        // Fifteen clusters have two rows each, and a block would take longer.
+        (30, filters, None, None),
+        (31, filters, None, Some([false, true])),
         (64, Features { rules: true, ..filters }, None, Some([false, true])),
-        (3, Features { raw: Wanted::LOGPROBS, ..filters }, None, Some([true, true])),
+        (33, Features { raw: Wanted::LOGPROBS, ..filters }, None, Some([true, true])),
+        (3, Features { raw: Wanted::LOGPROBS, ..filters }, None, Some([true, false])),
         // With rules, log-probabilities need all values.
-        (3, Features { rules: true, raw: Wanted::LOGPROBS, ..filters }, None, None),
-        (3, Features { processed: ranks, ..filters }, None, None),
+        (64, Features { rules: true, raw: Wanted::LOGPROBS, ..filters }, None, None),
+        (64, Features { processed: ranks, ..filters }, None, None),
         (65, filters, None, None),
         (64, filters, Some("mma_b64_bf16"), None),
         (1, Features { rules: true, ..Features::NONE }, None, None),
@@ -246,7 +250,7 @@ fn weights_are_summed_up_for_filters_where_values_stay_as_they_are() {
     // A sieve would have more tiles than sums are accurate for.
     let vocab = 128 * (64 * 2 * 132 + 1);
     let plan = |vocab| {
-        let problem = Problem::builder(1, vocab, 64).features(filters).build().unwrap();
+        let problem = Problem::builder(64, vocab, 64).features(filters).build().unwrap();
         Plan::for_gpu(&problem, &H200, None).unwrap().partials
     };
     assert!(plan(vocab).is_none() && plan(vocab - 128).is_some());

@@ -346,7 +346,9 @@ impl<'a, const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
     /// Adds the bias to the sums and takes tokens outside the vocabulary out.
     #[inline(always)]
     unsafe fn to_values(&self, sums: &mut Sums<M_TILES, N_TILES>, tile: Tile) {
-        let vocab = self.params.vocab as i64;
+        // Opaque: what follows would be computed before, and cost registers until then.
+        let sieve = self.afresh();
+        let vocab = arch::opaque(self.params.vocab) as i64;
         let whole = tile.vocab_row >= 0 && tile.vocab_row + TILE_V as i64 <= vocab;
         if whole && self.params.bias.is_null() {
             return;
@@ -355,7 +357,7 @@ impl<'a, const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
         while m < M_TILES {
             let mut member = 0;
             while member < PAIR {
-                let line = self.line(m) + member as u32 * PAIR_BIT;
+                let line = sieve.line(m) + member as u32 * PAIR_BIT;
                 let row = tile.vocab_row + line as i64;
                 let present = row >= 0 && row < vocab;
                 let mut bias = 0.0;
