@@ -65,8 +65,9 @@ pub fn goals(scale: Scale, whole: PartialSum, top_p: f32) -> [u64; 2] {
 /// A sample of a row's values, counted by their gaps.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// Tokens of the sample.
+    /// Tokens of the sample, and of the row.
     n: u32,
+    vocab: u32,
     /// The most of its mass that may lie below the floor.
     most_below: u64,
     highest: f32,
@@ -82,7 +83,7 @@ impl Sample {
         let below = BELOW * (1.0 - top_p) * whole.sum * (n as f32 / vocab as f32);
         let most_below = (below * ONE) as u64;
         let (highest, bins_for_one) = (whole.highest, BINS_PER_NAT / temperature);
-        Self { n, most_below, highest, temperature, bins_for_one }
+        Self { n, vocab, most_below, highest, temperature, bins_for_one }
     }
 
     /// The bin of a value, which is not NaN.
@@ -108,6 +109,13 @@ impl Sample {
     pub fn may_end(&self, beyond: u64) -> bool {
         let (count, mass) = (beyond >> SUM_BITS, beyond & ((1 << SUM_BITS) - 1));
         (mass <= self.most_below) & (count as u32 + LEAST_ABOVE <= self.n)
+    }
+
+    /// How many of the row's tokens lie above it then, about.
+    #[inline(always)]
+    pub fn above(&self, beyond: u64) -> u64 {
+        let above = self.n as u64 - (beyond >> SUM_BITS);
+        above * self.vocab as u64 / self.n as u64
     }
 
     /// The floor below a bin.
@@ -176,14 +184,17 @@ mod tests {
         let mut last = None;
         for bin in (0..BINS).rev() {
             if sample.may_end(beyond) {
-                last = Some(bin);
+                last = Some((bin, sample.above(beyond)));
             }
             beyond += sample.sum(bin, counts[bin as usize]);
         }
-        let floor = last.map_or(f32::NEG_INFINITY, |bin| sample.floor(bin));
-        let weight = |y: f32| f64::from((y - whole.highest) / temperature).exp();
+        let (bin, expected) = last.unwrap();
+        let floor = sample.floor(bin);
+        let weight = |y: f32| f64::from(decay((y - whole.highest) / temperature));
         let above = values.iter().filter(|&&y| y >= floor);
         let mass: f64 = above.clone().map(|&y| weight(y)).sum();
+        let ratio = expected as f64 / above.clone().count() as f64;
+        assert!((0.5..2.0).contains(&ratio), "{expected} tokens expected: {ratio}");
         (floor, above.count(), mass / f64::from(whole.sum))
     }
 

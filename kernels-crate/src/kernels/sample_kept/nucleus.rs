@@ -63,7 +63,10 @@ pub(super) unsafe fn finish_row(
             return false;
         }
         let values = sample.values.add(offset(row, values_stride(sample.vocab), 0) as usize);
-        let floor = floor_of(crew, (values, sample.vocab), whole, temperature, top_p);
+        let (floor, expected) = floor_of(crew, (values, sample.vocab), whole, temperature, top_p);
+        if expected > room.1 as u64 {
+            return false;
+        }
         let n = gather(crew, (values, sample.vocab), floor, room);
         if n > room.1 {
             return false;
@@ -104,7 +107,7 @@ unsafe fn sum_of(params: &KeptParams, crew: &Crew<1>, row: u32, temperature: f32
     PartialSum::from_bits(whole)
 }
 
-/// A value that the tokens of the nucleus have at least, by a sample.
+/// A value that the tokens of the nucleus have at least, by a sample, and how many tokens have.
 #[inline(always)]
 unsafe fn floor_of(
     crew: &Crew<1>,
@@ -112,7 +115,7 @@ unsafe fn floor_of(
     whole: PartialSum,
     temperature: f32,
     top_p: f32,
-) -> f32 {
+) -> (f32, u64) {
     let fours = vocab / FOUR;
     let most = SAMPLED as u32 * THREADS;
     let step = core::cmp::max(fours / most, 1);
@@ -128,7 +131,7 @@ unsafe fn floor_of(
                 counts.add(thread as usize).write(0);
             }
             if thread == 0 {
-                place.write((BINS, 0));
+                place.write((BINS, vocab as u64));
             }
         });
         crew.leg(|thread| {
@@ -164,11 +167,12 @@ unsafe fn floor_of(
         crew.scan(give, |thread, beyond, own| {
             let is_last = thread + 1 == BINS || !sample.may_end(beyond + own);
             if thread < BINS && is_last && sample.may_end(beyond) {
-                place.write((bin(thread), 0));
+                place.write((bin(thread), sample.above(beyond)));
             }
         });
-        let (bin, _) = place.read();
-        if bin == BINS { f32::NEG_INFINITY } else { sample.floor(bin) }
+        let (bin, above) = place.read();
+        let floor = if bin == BINS { f32::NEG_INFINITY } else { sample.floor(bin) };
+        (floor, above)
     }
 }
 
