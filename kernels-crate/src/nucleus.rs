@@ -111,10 +111,12 @@ impl Sample {
         (mass <= self.most_below) & (count as u32 + LEAST_ABOVE <= self.n)
     }
 
-    /// How many of the row's tokens lie above it then, about.
+    /// How many of the row's tokens lie above it then, about, by the sum of the bin, too.
     #[inline(always)]
-    pub fn above(&self, beyond: u64) -> u64 {
-        let above = self.n as u64 - (beyond >> SUM_BITS);
+    pub fn above(&self, bin: u32, beyond: u64, own: u64) -> u64 {
+        // The last bin has all tokens from there on, and few of them above its floor.
+        let below = if bin + 1 == BINS { beyond + own } else { beyond };
+        let above = self.n as u64 - (below >> SUM_BITS);
         above * self.vocab as u64 / self.n as u64
     }
 
@@ -183,10 +185,11 @@ mod tests {
         let mut beyond = 0;
         let mut last = None;
         for bin in (0..BINS).rev() {
+            let own = sample.sum(bin, counts[bin as usize]);
             if sample.may_end(beyond) {
-                last = Some((bin, sample.above(beyond)));
+                last = Some((bin, sample.above(bin, beyond, own)));
             }
-            beyond += sample.sum(bin, counts[bin as usize]);
+            beyond += own;
         }
         let (bin, expected) = last.unwrap();
         let floor = sample.floor(bin);

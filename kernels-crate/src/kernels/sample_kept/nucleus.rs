@@ -167,7 +167,7 @@ unsafe fn floor_of(
         crew.scan(give, |thread, beyond, own| {
             let is_last = thread + 1 == BINS || !sample.may_end(beyond + own);
             if thread < BINS && is_last && sample.may_end(beyond) {
-                place.write((bin(thread), sample.above(beyond)));
+                place.write((bin(thread), sample.above(bin(thread), beyond, own)));
             }
         });
         let (bin, above) = place.read();
