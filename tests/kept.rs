@@ -7,9 +7,7 @@ use std::sync::Arc;
 use flash_sampling::{
     CpuOptions, CpuVariant, Dtype, FilterOrder, Output, Sampler, SamplingParams, Wanted,
 };
-use flash_sampling_kernels::abi::kept::{
-    KeptParams, ReportParams, RowFeatures, slice_len, values_stride,
-};
+use flash_sampling_kernels::abi::kept::{KeptParams, RowFeatures, slice_len, values_stride};
 use flash_sampling_kernels::abi::{NO_TOKEN, SampleParams, TILE_V};
 use flash_sampling_kernels::kernels::sample_kept::{Shared, sample_kept};
 use flash_sampling_kernels::shortlist::{self, BINS, Tally};
@@ -32,20 +30,6 @@ const NOTHING: SampleParams = SampleParams {
     draws: 1,
     ..SampleParams::NONE
 };
-
-/// A call without reports and a transform, finished by one block.
-fn kept_params(sample: SampleParams, slice_in_shared: u32) -> KeptParams {
-    KeptParams {
-        sample,
-        raw: ReportParams::NONE,
-        processed: ReportParams::NONE,
-        raw_values: null_mut(),
-        softcap: 0.0,
-        scale: 1.0,
-        scale_first: 0,
-        slice_in_shared,
-    }
-}
 
 /// The same rows by the kernels, run natively, and by the CPU's own tiles.
 fn assert_same(case: &Case, raw: Wanted) {
@@ -123,8 +107,8 @@ fn outputs_that_are_not_wanted_change_no_token() {
         values.resize(values_stride(VOCAB) as usize, f32::NAN);
         let mut slice = vec![f32::NAN; slice_len(VOCAB, 1) as usize];
         let (mut tokens, mut status) = ([0; DRAWS], [0; DRAWS]);
-        let params = kept_params(
-            SampleParams {
+        let params = KeptParams {
+            sample: SampleParams {
                 temperatures: &1.0,
                 tokens: tokens.as_mut_ptr(),
                 status: status.as_mut_ptr(),
@@ -137,7 +121,8 @@ fn outputs_that_are_not_wanted_change_no_token() {
                 ..NOTHING
             },
             slice_in_shared,
-        );
+            ..KeptParams::new(NOTHING)
+        };
         let mut shared = Box::<Shared>::new_uninit();
         // SAFETY: the pointers hold the sizes; one block has its memory alone.
         unsafe { sample_kept::<1>(&params, shared.as_mut_ptr(), slice.as_mut_ptr(), 0, 1) };
@@ -228,8 +213,8 @@ fn finish(
     let mut slice = vec![f32::NAN; slice_len(vocab, 1) as usize];
     let (mut tokens, mut status) = ([0; DRAWS], [Status::NO_CANDIDATE.bits(); DRAWS]);
     let (mut scores, mut margins) = ([0.0f32; DRAWS], [0.0f32; DRAWS]);
-    let params = kept_params(
-        SampleParams {
+    let params = KeptParams {
+        sample: SampleParams {
             temperatures: &temperature,
             tokens: tokens.as_mut_ptr(),
             status: status.as_mut_ptr(),
@@ -245,8 +230,9 @@ fn finish(
             applies_rules: 1,
             ..NOTHING
         },
-        slice_in_shared.into(),
-    );
+        slice_in_shared: slice_in_shared.into(),
+        ..KeptParams::new(NOTHING)
+    };
     let mut shared = Box::<Shared>::new_uninit();
     // SAFETY: the buffers have the sizes that the parameters tell, for one block.
     unsafe { sample_kept::<1>(&params, shared.as_mut_ptr(), slice.as_mut_ptr(), 0, 1) };

@@ -1,8 +1,6 @@
 //! Does the kernel that finishes log-sum-exps merge what sampling kernels leave? Natively: the
 //! partial sums, which only the tensor-core kernels write, are made here of known values.
 
-use std::ptr::null_mut;
-
 use flash_sampling::NO_TOKEN;
 use flash_sampling_kernels::abi::SampleParams;
 use flash_sampling_kernels::abi::kept::{KeptParams, ReportParams, values_stride};
@@ -68,11 +66,7 @@ fn partial_sums_and_drawn_values_become_reports() {
             },
             raw: std::mem::replace(&mut reports[0], ReportParams::NONE),
             processed: std::mem::replace(&mut reports[1], ReportParams::NONE),
-            raw_values: null_mut(),
-            softcap: 0.0,
-            scale: 1.0,
-            scale_first: 0,
-            slice_in_shared: 0,
+            ..KeptParams::new(SampleParams::NONE)
         };
         let mut shared = [[0]; size_of::<Shared>() / 8];
         for block in 0..2 {

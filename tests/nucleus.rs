@@ -4,9 +4,7 @@
 use std::ptr::null_mut;
 
 use flash_sampling_kernels::abi::SampleParams;
-use flash_sampling_kernels::abi::kept::{
-    KeptParams, ReportParams, RowFeatures, slice_len, values_stride,
-};
+use flash_sampling_kernels::abi::kept::{KeptParams, RowFeatures, slice_len, values_stride};
 use flash_sampling_kernels::kernels::sample_kept::{Shared, sample_kept};
 use flash_sampling_kernels::partial_sum::{PartialSum, greater, weight};
 use rand::rngs::SmallRng;
@@ -76,16 +74,7 @@ impl Rows {
             applies_rules: 1,
             ..SampleParams::NONE
         };
-        let params = KeptParams {
-            sample,
-            raw: ReportParams::NONE,
-            processed: ReportParams::NONE,
-            raw_values: null_mut(),
-            softcap: 0.0,
-            scale: 1.0,
-            scale_first: 0,
-            slice_in_shared: 1,
-        };
+        let params = KeptParams { slice_in_shared: 1, ..KeptParams::new(sample) };
         for block in 0..blocks {
             let mut shared = Box::<Shared>::new_uninit();
             let mut slice = vec![f32::NAN; slice_len(self.vocab, 1) as usize];

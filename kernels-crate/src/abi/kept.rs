@@ -254,6 +254,22 @@ pub struct KeptParams {
     pub slice_in_shared: u32,
 }
 
+impl KeptParams {
+    /// A call of which no report is wanted, without a transform, whose values stay in memory.
+    pub const fn new(sample: SampleParams) -> Self {
+        Self {
+            sample,
+            raw: ReportParams::NONE,
+            processed: ReportParams::NONE,
+            raw_values: null_mut(),
+            softcap: 0.0,
+            scale: 1.0,
+            scale_first: 0,
+            slice_in_shared: 0,
+        }
+    }
+}
+
 /// Entry that finishes reports of log-sum-exps from partial sums
 /// (`kernels/log_sum_exp.rs`): `(params: KeptParams)`, a block a row.
 pub const LOG_SUM_EXP_ENTRY: &str = "flash_sampling_log_sum_exp";
