@@ -14,6 +14,7 @@ mod hash;
 mod programs;
 mod ptx_report;
 mod ptxas;
+mod sass;
 mod setup;
 mod tidy;
 mod workspace;

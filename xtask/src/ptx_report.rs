@@ -1,21 +1,32 @@
 //! `cargo xtask ptx-report`: what the committed PTX needs of a GPU, by ptxas.
 //!
-//! Fails on spills, stack frames, local memory and ptxas's `C75xx`: each of them costs
-//! more than the kernel that has it may lose.
+//! Fails on spills, stack frames, local memory, ptxas's `C75xx`, and reads that the scan of a
+//! Hopper kernel would wait for: each of them costs more than the kernel that has it may lose.
 
 use std::collections::BTreeMap;
 
-use anyhow::ensure;
+use std::fs;
+
+use anyhow::{Context, ensure};
+use flash_sampling_kernels::abi::{Kernel, VARIANTS, Variant, sm90};
 
 use crate::build_ptx::manifest::{self, Manifest};
 use crate::ptxas::{self, Resources};
+use crate::{sass, workspace};
+
+/// Least distance of reads from their uses in a scan that nothing hides: the latency of shared
+/// memory (`docs/findings/2026-11-loads-of-the-scan.md`).
+const LEAST_AHEAD: usize = 25;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {}
 
 pub(crate) fn run(_: Args) -> anyhow::Result<()> {
     let ptxas = ptxas::find()?;
+    let nvdisasm = sass::find(&ptxas)?;
     let manifest = Manifest::read()?;
+    let cubins = workspace::target("ptx-report");
+    fs::create_dir_all(&cubins)?;
     println!(
         "ptxas {}; the manifest's: {}",
         ptxas.version,
@@ -23,15 +34,50 @@ pub(crate) fn run(_: Args) -> anyhow::Result<()> {
     );
     let mut faults = Vec::new();
     for file in &manifest.files {
-        let report = ptxas.assemble(&manifest::folder().join(file.file_name()), &file.arch)?;
+        let cubin = cubins.join(&file.arch).with_extension("cubin");
+        let ptx = manifest::folder().join(file.file_name());
+        let report = ptxas.assemble_to(&ptx, &file.arch, &cubin)?;
         print!("\n{}\n{}", file.arch, table(&report.entries, &file.entries));
         let of_entries =
             report.entries.iter().flat_map(|(entry, resources)| faults_of(entry, resources));
-        let found: Vec<String> = of_entries.chain(report.faults).collect();
+        let mut found: Vec<String> = of_entries.chain(report.faults).collect();
+        let scans = VARIANTS.iter().filter(|variant| report.entries.contains_key(variant.entry));
+        let scans: Vec<_> = scans.filter(|variant| shows_its_scan(variant)).collect();
+        if !scans.is_empty() {
+            found.extend(of_scans(&scans, &nvdisasm.entries(&cubin)?)?);
+        }
         faults.extend(found.iter().map(|fault| format!("{}: {fault}", file.arch)));
     }
     ensure!(faults.is_empty(), "ptxas found faults\n  {}", faults.join("\n  "));
     Ok(())
+}
+
+/// Whether a kernel's warpgroups share tiles, so that no other's products hide the scan.
+fn shows_its_scan(variant: &Variant) -> bool {
+    variant.kernel == Kernel::SampleSm90 && sm90::m_tiles(variant.tile_b) == 1
+}
+
+/// Prints how far the reads of each scan stand before their uses, and tells which are too near.
+fn of_scans(
+    variants: &[&Variant],
+    instructions: &BTreeMap<String, Vec<String>>,
+) -> anyhow::Result<Vec<String>> {
+    let mut faults = Vec::new();
+    println!("\nreads of the scan before their use, in instructions");
+    for Variant { entry, tile_b, .. } in variants {
+        let all = instructions.get(*entry).with_context(|| format!("nvdisasm has no {entry}"))?;
+        // A thread has two columns of each eight.
+        let ahead = sass::read_ahead(all, (*tile_b / 4) as usize)
+            .with_context(|| format!("no scan in {entry}"))?;
+        println!("{entry:40} {ahead:>3}");
+        if ahead < LEAST_AHEAD {
+            faults.push(format!(
+                "{entry} reads {ahead} instructions before the use in its scan, expected at least \
+                 {LEAST_AHEAD}"
+            ));
+        }
+    }
+    Ok(faults)
 }
 
 /// One line an entry; registers beside the manifest's where they differ.

@@ -71,11 +71,27 @@ pub(crate) fn find() -> anyhow::Result<Ptxas> {
 }
 
 impl Ptxas {
+    /// The program.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Assembles a file and throws the result away.
     pub(crate) fn assemble(&self, ptx: &Path, arch: &str) -> anyhow::Result<Report> {
+        self.assemble_to(ptx, arch, Path::new("/dev/null"))
+    }
+
+    /// Assembles a file.
+    pub(crate) fn assemble_to(
+        &self,
+        ptx: &Path,
+        arch: &str,
+        cubin: &Path,
+    ) -> anyhow::Result<Report> {
         let output = Command::new(&self.path)
             .arg(format!("-arch={arch}"))
-            .args(["-v", "-o", "/dev/null"])
+            .args(["-v", "-o"])
+            .arg(cubin)
             .arg(ptx)
             .output()
             .with_context(|| format!("cannot start {}", self.path.display()))?;

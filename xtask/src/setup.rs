@@ -1,4 +1,4 @@
-//! `cargo xtask setup`: the device compiler, and ptxas to check what it makes.
+//! `cargo xtask setup`: the device compiler, and ptxas and nvdisasm to check what it makes.
 //!
 //! Uses the network, through apt and pip, and says what it runs.
 
@@ -8,10 +8,10 @@ use std::process::Command;
 
 use anyhow::{Context, ensure};
 
-use crate::{build_ptx, ptxas, workspace};
+use crate::{build_ptx, ptxas, sass, workspace};
 
-/// The PyPI package that carries ptxas. Pinned, so that registers compare.
-const PTXAS_PACKAGE: &str = "nvidia-cuda-nvcc==13.5.37";
+/// The PyPI packages that carry ptxas and nvdisasm. Pinned, so that registers compare.
+const PACKAGES: [&str; 2] = ["nvidia-cuda-nvcc==13.5.37", "nvidia-cuda-nvdisasm==13.5.37"];
 
 /// Where there is no `rustc-web`.
 const RUSTUP: &str = "everywhere but on Debian 12 it comes from rustup:\n  \
@@ -21,8 +21,8 @@ const RUSTUP: &str = "everywhere but on Debian 12 it comes from rustup:\n  \
 pub(crate) struct Args {}
 
 pub(crate) fn run(_: Args) -> anyhow::Result<()> {
-    match ptxas::find() {
-        Ok(ptxas) => println!("ptxas: {}, nothing to do", ptxas.version),
+    match ptxas::find().and_then(|ptxas| sass::find(&ptxas).map(|_| ptxas)) {
+        Ok(ptxas) => println!("ptxas and nvdisasm: {}, nothing to do", ptxas.version),
         Err(_) => unpack_ptxas()?,
     }
     match build_ptx::device_compiler() {
@@ -59,7 +59,9 @@ fn unpack_ptxas() -> anyhow::Result<()> {
     }
     announce(
         pip()
-            .args(["download", "--no-deps", "--only-binary=:all:", PTXAS_PACKAGE, "--dest"])
+            .args(["download", "--no-deps", "--only-binary=:all:"])
+            .args(PACKAGES)
+            .arg("--dest")
             .arg(&wheels),
     )?;
     for wheel in fs::read_dir(&wheels)? {
@@ -67,9 +69,14 @@ fn unpack_ptxas() -> anyhow::Result<()> {
             Command::new("python3").args(["-m", "zipfile", "-e"]).arg(wheel?.path()).arg(&folder),
         )?;
     }
-    // The wheel's archive has no modes that zipfile would restore.
-    announce(Command::new("chmod").arg("+x").arg(ptxas::unpacked_program()))?;
-    println!("ptxas: {}", ptxas::find().context("the wheel has changed its layout")?.version);
+    // The wheels' archives have no modes that zipfile would restore.
+    let program = ptxas::unpacked_program();
+    announce(
+        Command::new("chmod").arg("+x").args([&program, &program.with_file_name("nvdisasm")]),
+    )?;
+    let ptxas = ptxas::find().context("the wheel has changed its layout")?;
+    sass::find(&ptxas)?;
+    println!("ptxas and nvdisasm: {}", ptxas.version);
     Ok(())
 }
 
