@@ -5,10 +5,11 @@
 //! *Operands*: [`KeptParams`], naturally aligned. The outputs and, where slices are not in
 //! shared memory, the logits of kept rows are written; outputs alias nothing.
 //!
-//! *Mapping*: first the rows that were listed, a block each. Then the blocks of a cluster work on
-//! one row at a time, the cluster's index first, then as many rows further as there are
-//! clusters. Each block has a slice of the row, of
-//! whole vocabulary tiles; its threads take the slice's tokens in turn.
+//! *Mapping*: first the rows that were listed, a block each. Then, where weights were summed up,
+//! rows that ask for top_p alone, a block each of the cluster whose rows they are. What these
+//! leave, the blocks of a cluster work on together, one row at a time, the cluster's index first,
+//! then as many rows further as there are clusters. Each block has a slice of the row, of whole
+//! vocabulary tiles; its threads take the slice's tokens in turn.
 //!
 //! *Shared memory*: [`Shared`], then the slice, if it is to be there.
 //!
@@ -99,13 +100,14 @@ pub unsafe fn sample_kept<const CLUSTER: u32>(
             // As many rows as there are threads, so that none is waited for alone.
             let (first, step) = (row, clusters);
             let kept = (&raw mut (*shared).rows).cast::<u32>();
-            let finished = arch::of_block((&raw mut (*shared).finished).cast::<u32>(), 0);
             crew.leg(|thread| {
                 let row = thread.saturating_mul(step).saturating_add(first);
                 let mut is_kept = row < params.sample.batch && is_kept(params, row);
                 if has_sums && is_kept {
-                    // Calls with sums have so few rows.
-                    is_kept = finished.add(thread as usize).read() == 0;
+                    // Calls with sums have so few rows that these are the cluster's first.
+                    let own = (&raw mut (*shared).finished).cast::<u32>();
+                    let theirs = arch::of_block(own, thread % CLUSTER);
+                    is_kept = theirs.add((thread / CLUSTER) as usize).read() == 0;
                 }
                 kept.add(thread as usize).write(is_kept as u32);
             });
@@ -129,7 +131,7 @@ pub unsafe fn sample_kept<const CLUSTER: u32>(
 }
 
 /// Finishes rows of a cluster whose nucleus few tokens prove, a block each: the cluster's first
-/// row, and every `clusters` further. Tells the cluster's first block which they are.
+/// row, and every `clusters` further. When all blocks have told which they are, all may ask.
 ///
 /// # Safety
 /// As [`sample_kept`], in all blocks; there are partial sums.
@@ -142,7 +144,7 @@ unsafe fn finish_nuclei<const CLUSTER: u32>(
 ) {
     // SAFETY: the caller's promise; so few rows have sums that there is a place for each.
     unsafe {
-        let finished = arch::of_block((&raw mut (*crew.shared).finished).cast::<u32>(), 0);
+        let finished = (&raw mut (*crew.shared).finished).cast::<u32>();
         let mut nth = rank;
         while nth < RULED_ROWS && first.saturating_add(nth * clusters) < params.sample.batch {
             let row = first + nth * clusters;
@@ -152,7 +154,7 @@ unsafe fn finish_nuclei<const CLUSTER: u32>(
                 && nucleus::finish_row(params, crew, short::for_keys(room), row);
             crew.leg(|thread| {
                 if thread == 0 {
-                    finished.add(nth as usize).write(is_finished as u32);
+                    finished.add((nth / CLUSTER) as usize).write(is_finished as u32);
                 }
             });
             nth += CLUSTER;

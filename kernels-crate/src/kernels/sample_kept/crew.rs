@@ -25,7 +25,8 @@ const WORDS: usize = 4;
 #[repr(C, align(16))]
 pub struct Shared {
     slots: [[u64; WORDS]; THREADS_LEN / 32],
-    /// Of the cluster's first rows, which are finished already: 0 or 1. In its first block.
+    /// Of the cluster's first rows those that the block has tried, a block each in turn: whether
+    /// they are finished, 0 or 1.
     pub(super) finished: [u32; RULED_ROWS as usize],
     /// Of the rows to come, which are kept: 0 or 1.
     pub(super) rows: [u32; THREADS_LEN],
