@@ -60,7 +60,7 @@ pub struct Plan {
     /// log-probabilities are all that is to be reported, and the variant's kernel sums up.
     pub log_sum_exp: Option<LogSumExp>,
     /// Sums of weights that the variant's kernel leaves for the other two: for those reports, and
-    /// for rows whose only filter is top_p.
+    /// for rows that ask for top_p alone.
     pub partials: Option<Partials>,
     /// Every other variant of the machine's kind, with why it does not run.
     pub refused: Vec<Refusal>,

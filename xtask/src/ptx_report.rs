@@ -4,7 +4,6 @@
 //! Hopper kernel would wait for: each of them costs more than the kernel that has it may lose.
 
 use std::collections::BTreeMap;
-
 use std::fs;
 
 use anyhow::{Context, ensure};

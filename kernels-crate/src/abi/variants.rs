@@ -42,8 +42,9 @@ pub struct Variant {
     pub blocks_per_sm: u32,
     /// Alignment that base pointers and row strides must have.
     pub alignment_bytes: u64,
-    /// Whether the kernel can sum up the weights of rows, for reports of log-sum-exps. Where its
-    /// text would be too long for those who do not ask for them, there is one without.
+    /// Whether the kernel can sum up the weights of rows, for reports of log-sum-exps and for
+    /// [`crate::nucleus`]. Where its text would be too long for those who do not ask for them,
+    /// there is one without.
     pub sums_weights: bool,
 }
 

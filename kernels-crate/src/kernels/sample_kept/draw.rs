@@ -253,6 +253,19 @@ pub(super) fn merge(a: [u64; 2], b: [u64; 2]) -> [u64; 2] {
     to_words(from_words(a).merge(from_words(b)))
 }
 
+/// What the sampling kernel saw in a row of which it has drawn nothing.
+///
+/// # Safety
+/// The module's preconditions; `row < B`.
+#[inline(always)]
+pub(super) unsafe fn seen(params: &KeptParams, row: u32) -> Status {
+    let sample = &params.sample;
+    let first_output = output_index(row, sample.draws, 0) as usize;
+    // SAFETY: the caller's promise.
+    let seen = unsafe { arch::load_shared_u32(sample.status.add(first_output)) };
+    Status::from_bits(seen & !Status::NO_CANDIDATE.bits())
+}
+
 /// Writes the outputs at `at`.
 #[inline(always)]
 pub(super) unsafe fn write(params: &KeptParams, at: u64, leaders: Leaders, status: Status) {

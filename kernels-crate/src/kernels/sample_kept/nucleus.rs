@@ -4,7 +4,7 @@
 
 use super::THREADS_LEN;
 use super::crew::{Crew, LIST, add, key};
-use super::draw::{from_words, merge, to_words, write};
+use super::draw::{from_words, merge, seen, to_words, write};
 use super::goal::{find_key, find_place};
 use super::histogram::Histogram;
 use super::view::{Four, TOGETHER};
@@ -54,10 +54,7 @@ pub(super) unsafe fn finish_row(
     unsafe {
         let RowParams { temperature, .. } = row_params(sample, row);
         let top_p = (*sample.features.add(row as usize)).top_p;
-        let seen =
-            arch::load_shared_u32(sample.status.add(output_index(row, sample.draws, 0) as usize));
-        // The sampling kernel has drawn none.
-        let seen = Status::from_bits(seen & !Status::NO_CANDIDATE.bits());
+        let seen = seen(params, row);
         let whole = sum_of(params, crew, row, temperature);
         if seen != Status::OK || !whole.highest.is_finite() {
             return false;

@@ -3,7 +3,7 @@
 
 use super::THREADS_LEN;
 use super::crew::Crew;
-use super::draw::{from_words, merge, to_words, write};
+use super::draw::{from_words, merge, seen, to_words, write};
 use super::gather::gather;
 use super::halved::Halved;
 use super::ranked::Ranked;
@@ -62,12 +62,9 @@ impl Known {
             let highest = arch::load_shared_u64(&raw const (*tally).highest);
             let n_tokens = arch::load_shared_u32(&raw const (*tally).n_tokens);
             let n_tiles = arch::load_shared_u32(&raw const (*tally).n_tiles);
-            let first_output = output_index(row, sample.draws, 0) as usize;
-            let seen = arch::load_shared_u32(sample.status.add(first_output));
+            let seen = seen(params, row);
             let features = sample.features.add(row as usize).read();
             let params = row_params(sample, row);
-            // The sampling kernel has drawn none.
-            let seen = Status::from_bits(seen & !Status::NO_CANDIDATE.bits());
             let short = &raw mut (*crew.shared).short;
             crew.leg(|thread| take_counts(tally, short, thread));
             Self { features, params, seen, highest, n_tokens, n_tiles }

@@ -43,20 +43,24 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
         self.all_sums().wrapping_add((warp * Self::ROWS) as usize)
     }
 
+    /// `1/T` of the rows, of all warps, `[WARPS, ROWS]`, before the words of [`Self::wanted`].
+    #[inline(always)]
+    fn all_inverses(&self) -> *mut f32 {
+        self.all_sums().wrapping_add((PARTS * WARPS * Self::ROWS) as usize).cast()
+    }
+
     /// `1/T` of the rows, the warp's own `[ROWS]`.
     #[inline(always)]
     fn inverses(&self) -> *mut f32 {
-        let inverses: *mut f32 =
-            self.all_sums().wrapping_add((PARTS * WARPS * Self::ROWS) as usize).cast();
-        inverses.wrapping_add((self.thread / LANES * Self::ROWS) as usize)
+        self.all_inverses().wrapping_add((self.thread / LANES * Self::ROWS) as usize)
     }
 
     /// Which distributions the warp sums up: bit `part`.
     #[inline(always)]
     fn wanted(&self) -> *mut u32 {
-        let behind = self.inverses().wrapping_sub((self.thread / LANES * Self::ROWS) as usize);
-        let wanted = behind.wrapping_add((WARPS * Self::ROWS + self.thread / LANES) as usize);
-        wanted.cast()
+        let wanted: *mut u32 =
+            self.all_inverses().wrapping_add((WARPS * Self::ROWS) as usize).cast();
+        wanted.wrapping_add((self.thread / LANES) as usize)
     }
 
     /// Begins with sums of nothing.
