@@ -298,15 +298,15 @@ fn of_short_rows() -> (usize, usize) {
     (2 * words + scans, legs + 2 * (reduces + scans))
 }
 
-/// The same of a row that asks for top_p alone.
-fn of_nuclei() -> (usize, usize) {
+/// The same of rows that ask for top_p alone, in clusters or not.
+fn of_nuclei(clustered: usize) -> (usize, usize) {
     // The sum of the weights, the leaders, the mass above them.
     let block_sums = [1, 2, 1];
     // For the floor of a sample, and for the rung that reaches the goal.
     let scans = 2;
-    // A sample, a gathering; a ladder, the goal, a rung's keys, the key; outputs, what is
-    // finished.
-    let legs = 2 + 2 + 2 + 1 + 1 + 2 + 1 + 1;
+    // A sample, its floor, a gathering, which blocks bring together; a ladder, the goal, a rung's
+    // keys, the key; outputs, what is finished, and what is left.
+    let legs = 2 + 1 + 1 + clustered + 2 + 1 + 1 + 2 + 1 + 1 + 1;
     let words = block_sums.iter().sum::<usize>();
     (2 * words + scans, legs + 2 * (block_sums.len() + scans))
 }
@@ -338,16 +338,16 @@ fn kept_synchronization_is_where_the_source_has_it() {
         let clustered = usize::from(variant.cluster > 1);
         // In two halves; over lanes, warps (but for the scans) and blocks.
         let shuffled = (2 + clustered) * words + 2 * block_words - REACHES;
-        let alone = [of_short_rows(), of_nuclei()];
+        let alone = [of_short_rows(), of_nuclei(clustered)];
         let shuffled = shuffled + alone.iter().map(|(shuffled, _)| shuffled).sum::<usize>();
         assert_eq!(entry.count("shfl.sync"), 2 * shuffled, "{at}: shfl");
         let alone = alone.iter().map(|(_, bars)| bars).sum::<usize>();
         let alone = legs + 2 * (reduces + block_reduces + fills + gathers) + alone;
         let together = reduces + fills + gathers;
         assert_eq!(entry.count("bar.sync"), alone + clustered * together, "{at}: bar.sync");
-        // And one before a report reads the tokens, one before a block leaves, and one when
-        // nuclei are finished.
-        let meetings = clustered * (reduces + fills + gathers + 3);
+        // And one before a report reads the tokens, one before a block leaves; and one when floors
+        // are guessed, one when keys are gathered, and one when nuclei are finished.
+        let meetings = clustered * (reduces + fills + gathers + 5);
         assert_eq!(entry.count("barrier.cluster.arrive"), meetings, "{at}: arrivals");
         assert_eq!(entry.count("barrier.cluster.wait"), meetings, "{at}: waits");
         assert_eq!(entry.count("griddepcontrol.wait"), clustered, "{at}: dependencies");

@@ -176,7 +176,7 @@ impl Plan {
             None => VARIANTS
                 .iter()
                 .filter(|variant| refusal(variant).is_none())
-                .min_by_key(|variant| rank(variant, problem, limits))
+                .min_by_key(|variant| rank(variant, problem))
                 .unwrap_or(&VARIANTS[0]),
         };
         if let Some(Unmet { need, limit, found }) = refusal(chosen) {
@@ -191,7 +191,7 @@ impl Plan {
         let keeps_values = features.any() && !is_done;
         let finish = keeps_values.then(|| Finish::new(problem, limits, applies_rules));
         let finish_bytes = finish.map_or(0, |finish| finish.kept_bytes);
-        let partials = Partials::new(problem, chosen, grid, finish_bytes, limits);
+        let partials = Partials::new(problem, chosen, grid, finish_bytes);
         Ok(Self {
             variant: VariantId::Gpu(chosen),
             grid,

@@ -86,11 +86,9 @@ pub unsafe fn merge_each(
             }
             i += 1;
         }
-        i = 0;
-        while i < TOGETHER {
-            sum = sum.merge(together[i], inverse);
-            i += 1;
-        }
+        let highest = together.iter().fold(sum.highest, |a, part| greater(a, part.highest));
+        let weigh = |part: PartialSum| part.sum * weight(part.highest, highest, inverse);
+        sum = PartialSum { highest, sum: together.iter().fold(weigh(sum), |a, &b| a + weigh(b)) };
         at += TOGETHER as u32 * step;
     }
     sum

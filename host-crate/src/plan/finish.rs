@@ -67,13 +67,6 @@ impl Finish {
     }
 }
 
-/// How many rows the clusters of a GPU finish one after the other.
-pub(super) fn rounds(problem: &Problem, limits: &DeviceLimits) -> u64 {
-    let variant = variant(limits);
-    let (shared_bytes, _) = shared_bytes(variant, problem, limits);
-    u64::from(problem.batch()).div_ceil(clusters(variant, shared_bytes, limits))
-}
-
 fn variant(limits: &DeviceLimits) -> &'static KeptVariant {
     // The last runs wherever a sampling kernel does.
     let last = &KEPT_VARIANTS[KEPT_VARIANTS.len() - 1];

@@ -88,17 +88,13 @@ fn unmet_by_copy_engine(problem: &Problem) -> Option<Unmet> {
 
 /// The lower, the better: the newest kernel first, then what reads the fewest rows, then what can
 /// do no more than is wanted.
-pub(super) fn rank(
-    variant: &Variant,
-    problem: &Problem,
-    limits: &DeviceLimits,
-) -> (u32, u64, bool) {
+pub(super) fn rank(variant: &Variant, problem: &Problem) -> (u32, u64, bool) {
     let kernel = match variant.kernel {
         Kernel::SampleSm90 => 0,
         Kernel::SampleMma => 1,
         Kernel::SampleSimt => 2,
     };
-    let is_idle = variant.sums_weights != Partials::suit(problem, variant, limits);
+    let is_idle = variant.sums_weights != Partials::suit(problem, variant);
     (kernel, variant.rows_read(problem.batch()), is_idle)
 }
 

@@ -5,8 +5,7 @@ use flash_sampling_kernels::abi::{Variant, n_tiles_v, sieve};
 use flash_sampling_kernels::nucleus::MOST_TILES;
 use flash_sampling_kernels::partial_sum::PartialSum;
 
-use super::finish::rounds;
-use super::{DeviceLimits, LogSumExp, values_bytes};
+use super::{LogSumExp, values_bytes};
 use crate::problem::Problem;
 
 /// Where the sampling kernel leaves partial sums of each row's weights, as it sums up its tiles.
@@ -24,27 +23,22 @@ pub struct Partials {
     pub kept_bytes: u64,
 }
 
-/// Rows of a cluster that take it longer than a block takes for one: on an H200 the one takes 24 to
-/// 36 µs for a row, the other some 70.
-const MANY_ROUNDS: u64 = 3;
-
 /// Alignment of the parts of that memory.
 const ALIGNMENT_BYTES: u64 = 16;
 
 impl Partials {
     /// Whether sums in `variant`'s tiles would serve the problem: its reports, or its rows with
     /// filters.
-    pub(super) fn suit(problem: &Problem, variant: &Variant, limits: &DeviceLimits) -> bool {
-        LogSumExp::suffices(problem, variant) || Self::suit_filters(problem, variant, limits)
+    pub(super) fn suit(problem: &Problem, variant: &Variant) -> bool {
+        LogSumExp::suffices(problem, variant) || Self::suit_filters(problem, variant)
     }
 
     /// Whether they would serve rows with filters, of one batch tile, whose values nothing but
-    /// rules changes: where a cluster has to finish so many that a block a row is sooner done.
-    fn suit_filters(problem: &Problem, variant: &Variant, limits: &DeviceLimits) -> bool {
+    /// rules changes.
+    fn suit_filters(problem: &Problem, variant: &Variant) -> bool {
         let features = problem.features();
         let keeps_values = features.of_all_rows() && !LogSumExp::suffices(problem, variant);
-        let is_one_tile = problem.batch() <= variant.tile_b;
-        features.filters && !keeps_values && is_one_tile && rounds(problem, limits) >= MANY_ROUNDS
+        features.filters && !keeps_values && problem.batch() <= variant.tile_b
     }
 
     /// Behind `others_bytes` of the memory for values, if `variant` on `grid` blocks is to sum up.
@@ -53,7 +47,6 @@ impl Partials {
         variant: &Variant,
         grid: u32,
         others_bytes: u64,
-        limits: &DeviceLimits,
     ) -> Option<Self> {
         if !variant.sums_weights {
             return None;
@@ -64,7 +57,7 @@ impl Partials {
         let reports = LogSumExp::suffices(problem, variant);
         let wanted = |is| reports && is;
         let of_all_rows = wanted(features.processed.any());
-        let of_rows = Self::suit_filters(problem, variant, limits)
+        let of_rows = Self::suit_filters(problem, variant)
             && u64::from(tiles) <= u64::from(sieves) * u64::from(MOST_TILES);
         let wanted = [wanted(features.raw.any()), of_all_rows || of_rows];
         if wanted == [false; 2] {

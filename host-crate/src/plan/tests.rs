@@ -231,13 +231,11 @@ fn weights_are_summed_up_for_filters_where_values_stay_as_they_are() {
     let filters = Features { filters: true, ..Features::NONE };
     let ranks = Wanted { ranks: true, ..Wanted::NONE };
     for (batch, features, forced, expected) in [
+        (1, filters, None, Some([false, true])),
         (64, filters, None, Some([false, true])),
-        // Fifteen clusters have two rows each, and a block would take longer.
-        (30, filters, None, None),
-        (31, filters, None, Some([false, true])),
         (64, Features { rules: true, ..filters }, None, Some([false, true])),
         (33, Features { raw: Wanted::LOGPROBS, ..filters }, None, Some([true, true])),
-        (3, Features { raw: Wanted::LOGPROBS, ..filters }, None, Some([true, false])),
+        (3, Features { raw: Wanted::LOGPROBS, ..filters }, None, Some([true, true])),
         // With rules, log-probabilities need all values.
         (64, Features { rules: true, raw: Wanted::LOGPROBS, ..filters }, None, None),
         (64, Features { processed: ranks, ..filters }, None, None),

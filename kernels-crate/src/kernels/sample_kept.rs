@@ -5,10 +5,10 @@
 //! *Operands*: [`KeptParams`], naturally aligned. The outputs and, where slices are not in
 //! shared memory, the logits of kept rows are written; outputs alias nothing.
 //!
-//! *Mapping*: first the rows that were listed, a block each. Then, where weights were summed up,
-//! rows that ask for top_p alone, a block each of the cluster whose rows they are. What these
-//! leave, the blocks of a cluster work on together, one row at a time, the cluster's index first,
-//! then as many rows further as there are clusters. Each block has a slice of the row, of whole
+//! *Mapping*: first the rows that were listed, a block each. The others the blocks of a cluster
+//! work on together, the cluster's index first, then as many rows further as there are clusters:
+//! where weights were summed up, those that ask for top_p alone as many at a time as there are
+//! blocks; and what these leave, one row at a time. Each block has a slice of the row, of whole
 //! vocabulary tiles; its threads take the slice's tokens in turn.
 //!
 //! *Shared memory*: [`Shared`], then the slice, if it is to be there.
@@ -34,6 +34,7 @@ mod goal;
 mod halved;
 mod histogram;
 mod measure;
+mod nuclei;
 mod nucleus;
 mod ranked;
 mod report;
@@ -44,15 +45,16 @@ mod view;
 use crew::Crew;
 pub use crew::Shared;
 use measure::KeptRow;
+use nuclei::{ALL, NUCLEUS, STANDS};
 use short::Known;
 use view::View;
 
 use crate::abi::kept::{KeptParams, RowFeatures, THREADS, slice_len};
-use crate::abi::sieve::RULED_ROWS;
 use crate::arch;
 use crate::candidate::Key;
 use crate::filters::Filters;
 use crate::kernels::rules;
+use crate::shortlist::serves as shortlists;
 use crate::transform::LogitTransform;
 
 const THREADS_LEN: usize = THREADS as usize;
@@ -91,29 +93,25 @@ pub unsafe fn sample_kept<const CLUSTER: u32>(
             }
         }
         let clusters = blocks / CLUSTER;
-        let has_sums = !params.sample.partials[1].is_null();
-        if has_sums {
-            finish_nuclei::<CLUSTER>(params, &alone, (slice, words), (row, rank, clusters));
-        }
-        let (mut crew, mut any) = (Crew::<CLUSTER>::new(shared, rank), has_sums);
+        let (mut crew, mut any) = (Crew::<CLUSTER>::new(shared, rank), false);
         while row < params.sample.batch {
             // As many rows as there are threads, so that none is waited for alone.
             let (first, step) = (row, clusters);
-            let kept = (&raw mut (*shared).rows).cast::<u32>();
+            let asked = (&raw mut (*shared).rows).cast::<u32>();
             crew.leg(|thread| {
                 let row = thread.saturating_mul(step).saturating_add(first);
-                let mut is_kept = row < params.sample.batch && is_kept(params, row);
-                if has_sums && is_kept {
-                    // Calls with sums have so few rows that these are the cluster's first.
-                    let own = (&raw mut (*shared).finished).cast::<u32>();
-                    let theirs = arch::of_block(own, thread % CLUSTER);
-                    is_kept = theirs.add((thread / CLUSTER) as usize).read() == 0;
-                }
-                kept.add(thread as usize).write(is_kept as u32);
+                let is_there = row < params.sample.batch;
+                let way = if is_there { way_of(params, row) } else { STANDS };
+                asked.add(thread as usize).write(way);
             });
+            if !params.sample.partials[1].is_null() {
+                let room = short::for_keys((slice, words));
+                any |=
+                    nuclei::finish::<CLUSTER>(params, (&alone, rank), room, asked, (first, step));
+            }
             let mut at = 0;
             while at < THREADS && row < params.sample.batch {
-                if kept.add(at as usize).read() != 0 {
+                if asked.add(at as usize).read() != STANDS {
                     finish_row(params, &mut crew, slice, row);
                     any = true;
                 }
@@ -130,41 +128,6 @@ pub unsafe fn sample_kept<const CLUSTER: u32>(
     }
 }
 
-/// Finishes rows of a cluster whose nucleus few tokens prove, a block each: the cluster's first
-/// row, and every `clusters` further. When all blocks have told which they are, all may ask.
-///
-/// # Safety
-/// As [`sample_kept`], in all blocks; there are partial sums.
-#[inline(always)]
-unsafe fn finish_nuclei<const CLUSTER: u32>(
-    params: &KeptParams,
-    crew: &Crew<1>,
-    room: (*mut f32, u32),
-    (first, rank, clusters): (u32, u32, u32),
-) {
-    // SAFETY: the caller's promise; so few rows have sums that there is a place for each.
-    unsafe {
-        let finished = (&raw mut (*crew.shared).finished).cast::<u32>();
-        let mut nth = rank;
-        while nth < RULED_ROWS && first.saturating_add(nth * clusters) < params.sample.batch {
-            let row = first + nth * clusters;
-            let temperature = params.sample.temperatures.add(row as usize).read();
-            let is_finished = params.sample.applies_rules != 0
-                && crate::nucleus::serves(&features(params, row), temperature)
-                && nucleus::finish_row(params, crew, short::for_keys(room), row);
-            crew.leg(|thread| {
-                if thread == 0 {
-                    finished.add((nth / CLUSTER) as usize).write(is_finished as u32);
-                }
-            });
-            nth += CLUSTER;
-        }
-        if CLUSTER != 1 {
-            arch::cluster_meet();
-        }
-    }
-}
-
 /// What a row asks for.
 #[inline(always)]
 unsafe fn features(params: &KeptParams, row: u32) -> RowFeatures {
@@ -176,18 +139,22 @@ unsafe fn features(params: &KeptParams, row: u32) -> RowFeatures {
     unsafe { features.add(row as usize).read() }
 }
 
-/// Whether a row is finished here. The same in all threads of a cluster.
+/// What is to be done for a row here. The same in all threads of a cluster.
 #[inline(always)]
-unsafe fn is_kept(params: &KeptParams, row: u32) -> bool {
+unsafe fn way_of(params: &KeptParams, row: u32) -> u32 {
     // SAFETY: `row < B`.
     let (features, temperature) =
         unsafe { (features(params, row), params.sample.temperatures.add(row as usize).read()) };
-    if params.sample.applies_rules != 0 {
-        let has_filters = Filters::new(&features, temperature).any();
-        // SAFETY: `row < B`.
-        return has_filters && unsafe { !short::is_listed(params, row) };
+    if params.sample.applies_rules == 0 {
+        let reports = params.raw.any() | params.processed.any();
+        return if reports | !is_drawn(params, &features, temperature) { ALL } else { STANDS };
     }
-    params.raw.any() | params.processed.any() | !is_drawn(params, &features, temperature)
+    let is_listed = !params.sample.listed.is_null() && shortlists(&features, temperature);
+    if is_listed || !Filters::new(&features, temperature).any() {
+        return STANDS;
+    }
+    let has_sum = !params.sample.partials[1].is_null();
+    if has_sum && crate::nucleus::serves(&features, temperature) { NUCLEUS } else { ALL }
 }
 
 /// Whether what the sampling kernel drew for a row stands: it has no more than reports to come.

@@ -2,10 +2,10 @@
 
 use super::THREADS_LEN;
 use super::histogram::Histogram;
+use super::nuclei::Told;
 use super::short::ShortRow;
 use super::view::{TOGETHER, View};
 use crate::abi::kept::{CLUSTER as LARGEST_CLUSTER, THREADS};
-use crate::abi::sieve::RULED_ROWS;
 use crate::arch::{self, PerThread};
 use crate::candidate::Key;
 use crate::scale::RUNGS;
@@ -25,10 +25,8 @@ const WORDS: usize = 4;
 #[repr(C, align(16))]
 pub struct Shared {
     slots: [[u64; WORDS]; THREADS_LEN / 32],
-    /// Of the cluster's first rows those that the block has tried, a block each in turn: whether
-    /// they are finished, 0 or 1.
-    pub(super) finished: [u32; RULED_ROWS as usize],
-    /// Of the rows to come, which are kept: 0 or 1.
+    pub(super) told: Told,
+    /// Of the rows to come, what is to be done for them.
     pub(super) rows: [u32; THREADS_LEN],
     /// All tokens by their rung.
     pub(super) ladder: Histogram,

@@ -1,6 +1,5 @@
 //! Tokens and their mass, by rung or piece, as the threads of a block count them.
 
-use super::view::TOGETHER;
 use crate::arch;
 use crate::scale::RUNGS;
 
@@ -28,18 +27,18 @@ impl Histogram {
     /// # Safety
     /// Threads of a block, in a leg of their own.
     #[inline(always)]
-    pub(super) unsafe fn add(
+    pub(super) unsafe fn add<const N: usize>(
         histogram: *mut Self,
         thread: u32,
-        buckets: [u32; TOGETHER],
-        masses: [u64; TOGETHER],
+        buckets: [u32; N],
+        masses: [u64; N],
     ) {
         let spare = RUNGS + thread % SPARE as u32;
         let [low, high, counts] = Self::parts(histogram);
-        let (mut upper, mut i) = ([0; TOGETHER], 0);
+        let (mut upper, mut i) = ([0; N], 0);
         // SAFETY: places are below the lengths.
         unsafe {
-            while i < TOGETHER {
+            while i < N {
                 let bucket = if buckets[i] < RUNGS { buckets[i] } else { spare };
                 arch::block_count(counts, bucket);
                 let place = if masses[i] != 0 { bucket } else { spare };
@@ -50,7 +49,7 @@ impl Histogram {
                 return;
             }
             i = 0;
-            while i < TOGETHER {
+            while i < N {
                 if upper[i] != 0 && buckets[i] < RUNGS {
                     arch::block_add_u32(high.add(buckets[i] as usize), upper[i]);
                 }

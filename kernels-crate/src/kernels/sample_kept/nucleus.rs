@@ -1,6 +1,6 @@
-//! Rows whose only filter is top_p, where the sampling kernel has summed up their weights: one
-//! block gathers the tokens down to a floor that a sample gives, and finds the nucleus among them.
-//! What it cannot prove, it leaves to the whole cluster ([`crate::nucleus`]).
+//! Rows whose only filter is top_p, where the sampling kernel has summed up their weights: a block
+//! guesses a floor from a sample, and finds the nucleus among the tokens down to it. What it cannot
+//! prove, it leaves to the whole cluster ([`crate::nucleus`]).
 
 use super::THREADS_LEN;
 use super::crew::{Crew, LIST, add, key};
@@ -21,10 +21,6 @@ use crate::scale::{RUNGS, Scale};
 use crate::score::{RowParams, offer_token};
 use crate::status::Status;
 
-/// Fours of a thread in the sample, and those that are on their way together.
-const SAMPLED: usize = 4;
-const READ: usize = 8;
-
 const FOUR: u32 = TOGETHER as u32;
 
 /// A row and the tokens of it that were gathered.
@@ -36,19 +32,26 @@ struct Gathered {
     scale: Scale,
 }
 
-/// Finishes a row that [`nucleus::serves`], and tells whether its tokens are right: if not, its
-/// outputs have no meaning.
+/// What is known of a row from its sum of weights and a sample of its values.
+#[derive(Clone, Copy)]
+pub(super) struct Guess {
+    whole: PartialSum,
+    /// The tokens of its nucleus have values from here on; `+inf` where it is not to be told from
+    /// few tokens.
+    pub(super) floor: f32,
+}
+
+impl Guess {
+    pub(super) const NONE: Self = Self { whole: PartialSum::NONE, floor: f32::INFINITY };
+}
+
+/// Guesses a floor for a row that [`nucleus::serves`], of which `most` tokens may lie above it.
 ///
 /// # Safety
-/// All threads of the block; the module's preconditions; `room` is the block's own, for as many
-/// keys; there are partial sums of the row, and its values.
+/// All threads of the block; the module's preconditions; there are partial sums of the row, and
+/// its values.
 #[inline(always)]
-pub(super) unsafe fn finish_row(
-    params: &KeptParams,
-    crew: &Crew<1>,
-    room: (*mut Key, u32),
-    row: u32,
-) -> bool {
+pub(super) unsafe fn guess(params: &KeptParams, crew: &Crew<1>, row: u32, most: u32) -> Guess {
     let sample = &params.sample;
     // SAFETY: the caller's promise; `row < B`.
     unsafe {
@@ -57,37 +60,60 @@ pub(super) unsafe fn finish_row(
         let seen = seen(params, row);
         let whole = sum_of(params, crew, row, temperature);
         if seen != Status::OK || !whole.highest.is_finite() {
-            return false;
+            return Guess::NONE;
         }
-        let values = sample.values.add(offset(row, values_stride(sample.vocab), 0) as usize);
+        let values = values_of(params, row);
         let (floor, expected) = floor_of(crew, (values, sample.vocab), whole, temperature, top_p);
-        if expected > room.1 as u64 {
-            return false;
-        }
-        let n = gather(crew, (values, sample.vocab), floor, room);
-        if n > room.1 {
-            return false;
-        }
+        if expected > most as u64 { Guess::NONE } else { Guess { whole, floor } }
+    }
+}
+
+/// Finishes a row of which the keys of all tokens from the guess's floor on are there, and tells
+/// whether its tokens are right: if not, its outputs have no meaning.
+///
+/// # Safety
+/// As [`guess`].
+#[inline(always)]
+pub(super) unsafe fn finish(
+    params: &KeptParams,
+    crew: &Crew<1>,
+    row: u32,
+    Guess { whole, floor }: Guess,
+    (keys, n): (*mut Key, u32),
+) -> bool {
+    let sample = &params.sample;
+    // SAFETY: the caller's promise; `row < B`.
+    unsafe {
+        let RowParams { temperature, .. } = row_params(sample, row);
+        let top_p = (*sample.features.add(row as usize)).top_p;
         let scale = Scale::new(whole.highest, floor, temperature, sample.vocab);
-        let tokens = Gathered { keys: room.0, n, scale };
+        let tokens = Gathered { keys, n, scale };
         let [certain, possible] = nucleus::goals(scale, whole, top_p);
         let Some(last) = tokens.reaching(crew, possible) else { return false };
         let mut draw = 0;
         while draw < sample.draws {
             let leaders = tokens.draw(crew, params, row, draw, last);
-            let least = tokens.least_of(params, values, leaders);
+            let least = tokens.least_of(params, values_of(params, row), leaders);
             if tokens.mass_above(crew, least) >= certain {
                 return false;
             }
             crew.leg(|thread| {
                 if thread == 0 {
-                    write(params, output_index(row, sample.draws, draw), leaders, seen);
+                    // Of what is not finite, no guess is made.
+                    write(params, output_index(row, sample.draws, draw), leaders, Status::OK);
                 }
             });
             draw += 1;
         }
         true
     }
+}
+
+/// A row's values.
+#[inline(always)]
+unsafe fn values_of(params: &KeptParams, row: u32) -> *const f32 {
+    let first = offset(row, values_stride(params.sample.vocab), 0);
+    params.sample.values.wrapping_add(first as usize)
 }
 
 /// The sum of a row's weights.
@@ -113,11 +139,11 @@ unsafe fn floor_of(
     temperature: f32,
     top_p: f32,
 ) -> (f32, u64) {
+    // A thread has four tokens in a row, if there are so many.
     let fours = vocab / FOUR;
-    let most = SAMPLED as u32 * THREADS;
-    let step = core::cmp::max(fours / most, 1);
-    let n = core::cmp::min(fours, most) * FOUR;
-    let sample = Sample::new(n, vocab, whole, temperature, top_p);
+    let step = core::cmp::max(fours / THREADS, 1);
+    let n = core::cmp::min(fours, THREADS);
+    let sample = Sample::new(n * FOUR, vocab, whole, temperature, top_p);
     // SAFETY: the values are there; bins are below their number; legs part what is written from
     // what is read.
     unsafe {
@@ -132,24 +158,14 @@ unsafe fn floor_of(
             }
         });
         crew.leg(|thread| {
-            let mut read = [[f32::NEG_INFINITY; TOGETHER]; SAMPLED];
-            let mut i = 0;
-            while i < SAMPLED {
-                let at = i as u32 * THREADS + thread;
-                if at < fours {
-                    let at = (at * step * FOUR) as usize;
-                    Four(read[i]) = values.add(at).cast::<Four>().read();
+            if thread < n {
+                let at = (thread * step * FOUR) as usize;
+                let Four(read) = values.add(at).cast::<Four>().read();
+                let mut i = 0;
+                while i < TOGETHER {
+                    arch::block_count(counts, sample.bin(read[i]));
+                    i += 1;
                 }
-                i += 1;
-            }
-            i = 0;
-            while i < SAMPLED {
-                let mut j = 0;
-                while j < TOGETHER && i as u32 * THREADS + thread < fours {
-                    arch::block_count(counts, sample.bin(read[i][j]));
-                    j += 1;
-                }
-                i += 1;
             }
         });
         // From the lowest bin upwards: what lies beyond a bin comes before it.
@@ -170,71 +186,6 @@ unsafe fn floor_of(
         let (bin, above) = place.read();
         let floor = if bin == BINS { f32::NEG_INFINITY } else { sample.floor(bin) };
         (floor, above)
-    }
-}
-
-/// Gathers the keys of the tokens from `floor` on, as far as there is room, and tells how many
-/// there are.
-#[inline(always)]
-unsafe fn gather(
-    crew: &Crew<1>,
-    (values, vocab): (*const f32, u32),
-    floor: f32,
-    (keys, most): (*mut Key, u32),
-) -> u32 {
-    // SAFETY: the values are there; legs part what is written from what is read.
-    unsafe {
-        let n = &raw mut (*crew.shared).short.n_found;
-        crew.leg(|thread| {
-            if thread == 0 {
-                n.write(0);
-            }
-        });
-        let counts = |index: u32, y: f32| (y >= floor) & (y > f32::NEG_INFINITY) & (index < vocab);
-        let push = |first: u32| {
-            let Four(four) = values.add(first as usize).cast::<Four>().read();
-            let mut i = 0;
-            while i < FOUR {
-                let (index, y) = (first + i, four[i as usize]);
-                if counts(index, y) {
-                    let at = arch::block_add_u32(n, 1);
-                    if at < most {
-                        keys.add(at as usize).write(key(index, y));
-                    }
-                }
-                i += 1;
-            }
-        };
-        crew.leg(|thread| {
-            let mut at = FOUR * thread;
-            while at < vocab {
-                let mut read = [[f32::NEG_INFINITY; TOGETHER]; READ];
-                let mut i = 0;
-                while i < READ {
-                    let first = at + i as u32 * FOUR * THREADS;
-                    // A row's memory ends with a whole four.
-                    if first < vocab {
-                        Four(read[i]) = values.add(first as usize).cast::<Four>().read();
-                    }
-                    i += 1;
-                }
-                // Few fours have a token that counts: these are read again, from nearby.
-                let (mut open, mut i) = (0, 0);
-                while i < READ {
-                    let [a, b, c, d] = read[i];
-                    // Beyond the row may lie anything; false for NaN.
-                    let any = (a >= floor) | (b >= floor) | (c >= floor) | (d >= floor);
-                    open |= (any as u32) << i;
-                    i += 1;
-                }
-                while open != 0 {
-                    push(at + open.trailing_zeros() * FOUR * THREADS);
-                    open &= open - 1;
-                }
-                at += READ as u32 * FOUR * THREADS;
-            }
-        });
-        n.read()
     }
 }
 
@@ -273,20 +224,10 @@ impl Gathered {
                 }
             });
             crew.leg(|thread| {
-                let mut at = thread;
-                while at < self.n {
-                    let (mut buckets, mut masses, mut i) = ([RUNGS; TOGETHER], [0; TOGETHER], 0);
-                    while i < TOGETHER {
-                        let at = at + i as u32 * THREADS;
-                        if at < self.n {
-                            let (gap, mass) = self.mass(self.keys.add(at as usize).read());
-                            (buckets[i], masses[i]) = (self.scale.rung(gap), mass);
-                        }
-                        i += 1;
-                    }
-                    Histogram::add(ladder, thread, buckets, masses);
-                    at += FOUR * THREADS;
-                }
+                self.each(thread, |key| {
+                    let (gap, mass) = self.mass(key);
+                    Histogram::add(ladder, thread, [self.scale.rung(gap)], [mass]);
+                });
             });
             let (place, left) = find_place(crew, ladder, true, goal);
             if place == RUNGS || Histogram::read(ladder, place).1 > LIST as u32 {

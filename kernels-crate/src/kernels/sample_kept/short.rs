@@ -24,17 +24,6 @@ const BINS_OF_A_THREAD: usize = BINS as usize / THREADS_LEN;
 
 const _: () = assert!(BINS.is_multiple_of(THREADS));
 
-/// Whether the sampling kernel listed a row.
-#[inline(always)]
-pub(super) unsafe fn is_listed(params: &KeptParams, row: u32) -> bool {
-    let (sample, row) = (&params.sample, row as usize);
-    if sample.listed.is_null() {
-        return false;
-    }
-    // SAFETY: `row < B`.
-    unsafe { shortlist::serves(&*sample.features.add(row), sample.temperatures.add(row).read()) }
-}
-
 /// What is read of a row before anything else, and the counts of its tally: each of these is most
 /// of a microsecond away, and so they are on their way together.
 #[derive(Clone, Copy)]
