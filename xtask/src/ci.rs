@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: exactly what CI runs, as a list of commands that anybody can repeat.
 //!
-//! The order is cheap before dear. All steps name the same packages and one profile,
-//! so that the large dependencies are checked once and compiled once.
+//! The order is cheap before dear. All steps name the same packages and compile in the tests'
+//! profile, so that the large dependencies are checked once and compiled once.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, ExitStatus, Stdio};
@@ -54,7 +54,7 @@ const STEPS: [Step; 15] = [
     },
     // The README's own line.
     Step { name: "tests", command: "cargo test --workspace" },
-    Step { name: "GPU programs", command: "cargo xtask device-bundle" },
+    Step { name: "GPU programs", command: "cargo xtask device-bundle --profile test" },
     Step {
         name: "GPU tests without a driver",
         command: "export LD_LIBRARY_PATH=$PWD/target/cuda-stub/lib64; \
@@ -62,7 +62,7 @@ const STEPS: [Step; 15] = [
                   target/device-bundle/device_features && \
                   target/device-bundle/device_programmatic",
     },
-    Step { name: "demo", command: "cargo xtask demo --check" },
+    Step { name: "demo", command: "cargo xtask demo --check --profile test" },
 ];
 
 /// Tests run, and steps that are not tests, by outcome.

@@ -13,7 +13,7 @@ use anyhow::{Context, anyhow, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use sha2::{Digest, Sha256};
 
-use crate::programs::{self, Kind};
+use crate::programs::{self, Kind, Profile};
 use crate::{cuda_stub, hash, workspace};
 
 /// What pip fetches: 135 million parameters, Apache-2.0.
@@ -54,6 +54,8 @@ pub(crate) struct Args {
     /// Compare the text of a fixed prompt and seed with tests/golden/demo.txt
     #[arg(long)]
     check: bool,
+    #[command(flatten)]
+    profile: Profile,
     /// Handed to the example `generate`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     flags: Vec<String>,
@@ -63,7 +65,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     // Linking against the stub needs no CUDA toolkit; the driver is found when it runs.
     let gpu = flag(&args.flags, "--device") != Some("cpu") && has_driver();
     let stub = gpu.then(cuda_stub::build).transpose()?;
-    let built = programs::build(&[(Kind::Example, "generate")], stub.as_deref())?;
+    let built = programs::build(&[(Kind::Example, "generate")], &args.profile, stub.as_deref())?;
     let mut command = Command::new(&built[0]);
     if flag(&args.flags, "--model").is_none() {
         command.arg("--model").arg(fetch()?);

@@ -12,7 +12,7 @@ use std::process::Command;
 
 use anyhow::Context;
 
-use crate::programs::{self, Kind};
+use crate::programs::{self, Kind, Profile};
 use crate::{cuda_stub, workspace};
 
 /// The programs of a bundle, by the names of their cargo targets.
@@ -36,10 +36,14 @@ pub(crate) struct BundleArgs {
     /// Where to put it
     #[arg(long)]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    profile: Profile,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
+    #[command(flatten)]
+    profile: Profile,
     /// Passed to the test binaries
     #[arg(last = true)]
     arguments: Vec<String>,
@@ -47,33 +51,33 @@ pub(crate) struct Args {
 
 pub(crate) fn run_bundle(args: BundleArgs) -> anyhow::Result<()> {
     let folder = args.out.unwrap_or_else(default_folder);
-    let manifest = bundle(&folder)?;
+    let manifest = bundle(&folder, &args.profile)?;
     print!("{manifest}");
     println!("bundle in {}; run {RUNNER} there", workspace::shown(&folder));
     Ok(())
 }
 
 pub(crate) fn run_test(args: Args) -> anyhow::Result<()> {
-    run_script("test", &args.arguments)
+    run_script("test", &args)
 }
 
 pub(crate) fn run_sanitize(args: Args) -> anyhow::Result<()> {
-    run_script("sanitize", &args.arguments)
+    run_script("sanitize", &args)
 }
 
 fn default_folder() -> PathBuf {
     workspace::target("device-bundle")
 }
 
-fn run_script(task: &str, arguments: &[String]) -> anyhow::Result<()> {
+fn run_script(task: &str, args: &Args) -> anyhow::Result<()> {
     let folder = default_folder();
-    bundle(&folder)?;
-    workspace::run(Command::new(folder.join(RUNNER)).arg(task).args(arguments))
+    bundle(&folder, &args.profile)?;
+    workspace::run(Command::new(folder.join(RUNNER)).arg(task).args(&args.arguments))
 }
 
 /// Makes a bundle in `folder` and returns the text of its manifest.
-fn bundle(folder: &Path) -> anyhow::Result<String> {
-    let programs = programs::build(&PROGRAMS, Some(&cuda_stub::build()?))?;
+fn bundle(folder: &Path, profile: &Profile) -> anyhow::Result<String> {
+    let programs = programs::build(&PROGRAMS, profile, Some(&cuda_stub::build()?))?;
     fs::create_dir_all(folder)?;
     let mut manifest = format!("commit {}\n", workspace::commit());
     for ((_, name), built) in PROGRAMS.iter().zip(&programs) {

@@ -1,4 +1,4 @@
-//! Programs of the workspace, compiled in the release profile.
+//! Programs of the workspace, compiled in the release profile or another.
 //!
 //! Every package is selected each time: cargo unifies features over what is selected,
 //! so that all tasks share the dependencies that they compile.
@@ -31,15 +31,24 @@ impl Kind {
     }
 }
 
+/// How programs are compiled.
+#[derive(clap::Args)]
+pub(crate) struct Profile {
+    /// Profile of cargo: `test` is the one that the tests' dependencies are compiled in already
+    #[arg(long, value_name = "NAME", default_value = "release")]
+    profile: String,
+}
+
 /// Compiles programs, by the names of their targets, and returns their paths in the same
 /// order. With a stub of `libcuda`, they have the feature `cuda`.
 pub(crate) fn build(
     programs: &[(Kind, &str)],
+    Profile { profile }: &Profile,
     cuda_stub: Option<&Path>,
 ) -> anyhow::Result<Vec<PathBuf>> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo
-        .args(["build", "--release", "--workspace"])
+        .args(["build", "--profile", profile.as_str(), "--workspace"])
         .arg("--message-format=json-render-diagnostics")
         .args(programs.iter().flat_map(|(kind, name)| [kind.option(), *name]))
         .current_dir(workspace::root())

@@ -76,6 +76,11 @@ fn integer_case(batch: usize, vocab: usize, hidden: usize, temperatures: &[f32])
 /// b) A batch and a vocabulary that no tile divides: every id is below V.
 pub fn ids_stay_below_v(panel: &mut Panel) {
     let (vocab, positions) = panel.effort().choose((3_000, 1), (32_000, 3), (32_000, 1_000));
+    ids_stay_below_v_at(panel, vocab, positions);
+}
+
+/// The same of so many tokens, at so many positions.
+pub fn ids_stay_below_v_at(panel: &mut Panel, vocab: u32, positions: u64) {
     let mut case = integer_case(989, vocab as usize, 8, &[70.0, 30.0, 1.0]);
     for position in 0..positions {
         for params in &mut case.rows {
