@@ -8,6 +8,7 @@ mod ladder;
 mod lanes;
 mod pool;
 mod reference;
+mod short;
 mod spill;
 mod tile;
 mod tiled;

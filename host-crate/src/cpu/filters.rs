@@ -22,12 +22,7 @@ impl Row for Measured<'_> {
 
     #[inline(always)]
     fn deviation(&mut self) -> f32 {
-        let units = Units::new(self.highest, lowest_of(self.values));
-        let mut sums = Sums::default();
-        for &y in self.values {
-            sums.add(units.of(y));
-        }
-        units.deviation(sums)
+        deviation(self.values, self.highest)
     }
 
     #[inline(always)]
@@ -62,19 +57,27 @@ impl Row for Measured<'_> {
     }
 }
 
+/// The standard deviation of the values above `−inf`.
+#[inline(always)]
+pub(super) fn deviation(values: &[f32], highest: f32) -> f32 {
+    let units = Units::new(highest, lowest_of(values));
+    let mut sums = Sums::default();
+    for &y in values {
+        sums.add(units.of(y));
+    }
+    units.deviation(sums)
+}
+
 #[cfg(test)]
 mod tests {
     use flash_sampling_kernels::filters::Filters;
     use flash_sampling_kernels::mass::{MassUnit, decay, gap, min_p_floor, share};
 
     use super::super::ladder::highest_of;
+    use super::super::short::Short;
     use super::*;
     use crate::features::row_features;
     use crate::params::{FilterOrder, SamplingParams};
-
-    fn deviation(values: &[f32], highest: f32) -> f32 {
-        Measured { ladder: &mut Ladder::default(), values, highest }.deviation()
-    }
 
     /// Numerical Recipes' generator: its upper bits will do for test rows.
     fn random(state: &mut u32) -> f32 {
@@ -179,10 +182,17 @@ mod tests {
             let features = row_features(&params);
             let filters = Filters::new(&features, params.temperature);
             let mut row = Measured { ladder: &mut ladder, values: &values, highest };
-            let last = filters.last_of(&mut row);
-            let mut found = sorted(&values, &SamplingParams::new(1.0, 0, 0));
-            found.retain(|&key| key >= last);
-            assert_eq!(found, sorted(&values, &params), "case {case}: {params:?}");
+            let mut lasts = vec![filters.last_of(&mut row)];
+            if Short::serves(&features) {
+                let keys = ladder.best(&values, features.top_k);
+                lasts.push(filters.last_of(&mut Short::new(&values, highest, keys)));
+            }
+            let expected = sorted(&values, &params);
+            for last in lasts {
+                let mut found = sorted(&values, &SamplingParams::new(1.0, 0, 0));
+                found.retain(|&key| key >= last);
+                assert_eq!(found, expected, "case {case}: {params:?}");
+            }
         }
     }
 }

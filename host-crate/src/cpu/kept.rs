@@ -8,6 +8,7 @@ use flash_sampling_kernels::filters::{Filters, keeps};
 use super::Run;
 use super::filters::Measured;
 use super::ladder::{Ladder, highest_of};
+use super::short::Short;
 use super::spill::Spill;
 use super::tile::{Span, TILE_V_LEN, highest, offer_row};
 use crate::error::Error;
@@ -65,7 +66,12 @@ impl Kept {
         let features = row_features(params);
         let filters = Filters::new(&features, params.temperature);
         if filters.any() && highest.is_finite() {
-            last = filters.last_of(&mut Measured { ladder, values, highest });
+            last = if Short::serves(&features) {
+                let keys = ladder.best(values, features.top_k);
+                filters.last_of(&mut Short::new(values, highest, keys))
+            } else {
+                filters.last_of(&mut Measured { ladder, values, highest })
+            };
         }
         draw(values, last, problem, params, &mut self.leaders);
         let drawn = &self.leaders[..];
@@ -123,7 +129,7 @@ fn report(
     if !wanted.any() || highest == f32::NEG_INFINITY {
         return;
     }
-    ladder.weigh(values, temperature);
+    ladder.weigh(values, temperature, wanted.entropies);
     let is_infinite = highest == f32::INFINITY;
     let logprob = |ladder: &Ladder, y| if is_infinite { f32::NAN } else { ladder.logprob(y) };
     for (draw, token) in drawn.iter().map(|leaders| leaders.first.token()).enumerate() {

@@ -27,6 +27,8 @@ pub(super) struct Ladder {
     masses: [u64; RUNGS],
     /// Sum of the masses.
     total: u64,
+    /// Sum of gaps times weights, if it is known.
+    moment: Option<u64>,
     /// The keys of one rung; room for all.
     keys: Vec<Key>,
 }
@@ -49,6 +51,7 @@ impl Default for Ladder {
             counts: [0; RUNGS],
             masses: [0; RUNGS],
             total: 0,
+            moment: None,
             keys: Vec::new(),
         }
     }
@@ -74,29 +77,36 @@ impl Ladder {
             return false;
         }
         self.known = wanted;
+        self.moment = None;
         let (highest, lowest) = (highest_of(values), lowest_of(values));
         self.scale = Scale::new(highest, lowest, temperature, values.len() as u32);
         true
     }
 
-    /// Finds the sum of the masses at `temperature`, above 0. No value is NaN, one is above
-    /// `−inf`, and they are the same since [`Self::clear`].
+    /// Finds the sum of the masses at `temperature`, above 0, and that for the entropy, if it is
+    /// wanted too. No value is NaN, one is above `−inf`, and they are the same since
+    /// [`Self::clear`].
     #[inline(always)]
-    pub(super) fn weigh(&mut self, values: &[f32], temperature: f32) {
+    pub(super) fn weigh(&mut self, values: &[f32], temperature: f32, with_moment: bool) {
         if !self.begin(values, temperature, Known::Mass) {
             return;
         }
         let scale = self.scale;
-        self.total = 0;
+        let (mut total, mut sum) = (0, 0);
         for values in values.chunks(TILE_V_LEN) {
-            let mut masses = [0; TILE_V_LEN];
-            for (mass, &y) in masses.iter_mut().zip(values) {
-                *mass = scale.mass(scale.gap(y));
+            let (mut masses, mut moments) = ([0; TILE_V_LEN], [0; TILE_V_LEN]);
+            for ((mass, moment), &y) in masses.iter_mut().zip(&mut moments).zip(values) {
+                let gap = scale.gap(y);
+                *mass = scale.mass(gap);
+                *moment = if with_moment { scale.moment(gap) } else { 0 };
             }
-            for mass in masses {
-                self.total += mass;
+            for (mass, moment) in masses.into_iter().zip(moments) {
+                total += mass;
+                sum += moment;
             }
         }
+        self.total = total;
+        self.moment = with_moment.then_some(sum);
     }
 
     /// Puts every token on its rung at `temperature`, and sums the masses; values and
@@ -138,7 +148,11 @@ impl Ladder {
     /// `−Σ p·ln p`.
     #[inline(always)]
     pub(super) fn entropy(&self, values: &[f32]) -> f32 {
-        self.scale.entropy(self.moment(values, self.all()), self.total)
+        let moment = match self.moment {
+            Some(moment) => moment,
+            None => self.moment(values, self.all()),
+        };
+        self.scale.entropy(moment, self.total)
     }
 
     /// The mean gap of tokens that are kept, each counted by its weight.
