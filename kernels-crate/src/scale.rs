@@ -77,6 +77,18 @@ impl Scale {
         self.unit.of_decay(-gap)
     }
 
+    /// The weight of a token with this gap, in [0, 1].
+    #[inline(always)]
+    pub fn token_weight(self, gap: f32) -> f32 {
+        decay(-gap)
+    }
+
+    /// The mass of such a weight, or of its product with the gap.
+    #[inline(always)]
+    pub fn mass_of(self, weight: f32) -> u64 {
+        self.unit.mass(weight)
+    }
+
     /// What a token with this gap adds to the mean gap: the product with its weight, as a mass.
     #[inline(always)]
     pub fn moment(self, gap: f32) -> u64 {
@@ -145,8 +157,8 @@ mod tests {
                     "{highest:e} {y:e} {temperature:e}"
                 );
                 assert_eq!(scale.moment(gap), scale.moment(capped), "{highest:e} {y:e}");
+                assert_eq!(scale.mass_of(scale.token_weight(gap)), scale.mass(gap), "{gap:e}");
                 assert_eq!(scale.rung(gap), scale.rung(capped), "{highest:e} {y:e}");
-                assert_eq!(scale.unit.mass(decay(-gap)), scale.mass(gap), "{gap:e}");
             }
         }
     }

@@ -27,7 +27,7 @@ impl Row for Measured<'_> {
 
     #[inline(always)]
     fn measure(&mut self, temperature: f32) -> Cut {
-        self.ladder.fill(self.values, temperature);
+        self.ladder.fill((self.values, self.highest), temperature);
         self.ladder.all()
     }
 

@@ -76,9 +76,14 @@ impl Kept {
         draw(values, last, problem, params, &mut self.leaders);
         let drawn = &self.leaders[..];
         let temperature = if params.temperature > 0.0 { params.temperature } else { 1.0 };
-        report(ladder, (values, first_token), temperature, drawn, &mut self.processed_report);
-        ladder.clear();
-        report(ladder, (self.raw.values(), first_token), 1.0, drawn, &mut self.raw_report);
+        let processed = (values, highest, first_token);
+        report(ladder, processed, temperature, drawn, &mut self.processed_report);
+        if self.raw_report.wanted.any() {
+            ladder.clear();
+            let values = self.raw.values();
+            let raw = (values, highest_of(values), first_token);
+            report(ladder, raw, 1.0, drawn, &mut self.raw_report);
+        }
     }
 
     /// Writes this row's reports.
@@ -115,21 +120,21 @@ fn draw(
     }
 }
 
-/// Fills in what a report wants of the values of tokens from `first_token` on.
+/// Fills in what a report wants of the values, of which the greatest is known, of tokens from
+/// `first_token` on.
 #[inline(always)]
 fn report(
     ladder: &mut Ladder,
-    (values, first_token): (&[f32], u32),
+    (values, highest, first_token): (&[f32], f32, u32),
     temperature: f32,
     drawn: &[Leaders],
     report: &mut Report,
 ) {
     let wanted = report.wanted;
-    let highest = highest_of(values);
     if !wanted.any() || highest == f32::NEG_INFINITY {
         return;
     }
-    ladder.weigh(values, temperature, wanted.entropies);
+    ladder.weigh((values, highest), temperature, wanted.entropies);
     let is_infinite = highest == f32::INFINITY;
     let logprob = |ladder: &Ladder, y| if is_infinite { f32::NAN } else { ladder.logprob(y) };
     for (draw, token) in drawn.iter().map(|leaders| leaders.first.token()).enumerate() {

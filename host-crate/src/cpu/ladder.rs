@@ -70,39 +70,38 @@ impl Ladder {
         self.known = Known::Nothing;
     }
 
-    /// Begins to find out what is `wanted` at `temperature`, unless it is known.
-    #[inline(always)]
-    fn begin(&mut self, values: &[f32], temperature: f32, wanted: Known) -> bool {
-        if self.known >= wanted && self.scale.temperature() == temperature {
-            return false;
-        }
-        self.known = wanted;
-        self.moment = None;
-        let (highest, lowest) = (highest_of(values), lowest_of(values));
-        self.scale = Scale::new(highest, lowest, temperature, values.len() as u32);
-        true
-    }
-
     /// Finds the sum of the masses at `temperature`, above 0, and that for the entropy, if it is
-    /// wanted too. No value is NaN, one is above `−inf`, and they are the same since
-    /// [`Self::clear`].
+    /// wanted too. No value is NaN, `highest` is the greatest, above `−inf`, and they are the same
+    /// since [`Self::clear`].
     #[inline(always)]
-    pub(super) fn weigh(&mut self, values: &[f32], temperature: f32, with_moment: bool) {
-        if !self.begin(values, temperature, Known::Mass) {
+    pub(super) fn weigh(
+        &mut self,
+        (values, highest): (&[f32], f32),
+        temperature: f32,
+        with_moment: bool,
+    ) {
+        if self.known >= Known::Mass && self.scale.temperature() == temperature {
             return;
         }
-        let scale = self.scale;
+        // Only rungs ask for the lowest.
+        let scale = Scale::new(highest, highest, temperature, values.len() as u32);
+        (self.known, self.scale) = (Known::Mass, scale);
         let (mut total, mut sum) = (0, 0);
         for values in values.chunks(TILE_V_LEN) {
-            let (mut masses, mut moments) = ([0; TILE_V_LEN], [0; TILE_V_LEN]);
-            for ((mass, moment), &y) in masses.iter_mut().zip(&mut moments).zip(values) {
-                let gap = scale.gap(y);
-                *mass = scale.mass(gap);
-                *moment = if with_moment { scale.moment(gap) } else { 0 };
+            // First all weights, which are narrower than masses.
+            let (mut gaps, mut weights) = ([0.0; TILE_V_LEN], [0.0; TILE_V_LEN]);
+            for ((gap, weight), &y) in gaps.iter_mut().zip(&mut weights).zip(values) {
+                *gap = scale.gap(y);
+                *weight = scale.token_weight(*gap);
             }
-            for (mass, moment) in masses.into_iter().zip(moments) {
-                total += mass;
-                sum += moment;
+            for &weight in &weights {
+                total += scale.mass_of(weight);
+            }
+            if with_moment {
+                for (&weight, &gap) in weights.iter().zip(&gaps) {
+                    // Far off, the gap may be infinite.
+                    sum += scale.mass_of(if weight > 0.0 { weight * gap } else { 0.0 });
+                }
             }
         }
         self.total = total;
@@ -112,11 +111,12 @@ impl Ladder {
     /// Puts every token on its rung at `temperature`, and sums the masses; values and
     /// temperature as in [`Self::weigh`].
     #[inline(always)]
-    pub(super) fn fill(&mut self, values: &[f32], temperature: f32) {
-        if !self.begin(values, temperature, Known::Rungs) {
+    pub(super) fn fill(&mut self, (values, highest): (&[f32], f32), temperature: f32) {
+        if self.known == Known::Rungs && self.scale.temperature() == temperature {
             return;
         }
-        let scale = self.scale;
+        let scale = Scale::new(highest, lowest_of(values), temperature, values.len() as u32);
+        (self.known, self.scale, self.moment) = (Known::Rungs, scale, None);
         self.counts = [0; RUNGS];
         self.masses = [0; RUNGS];
         for values in values.chunks(TILE_V_LEN) {
