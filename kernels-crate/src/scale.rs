@@ -83,7 +83,7 @@ impl Scale {
         decay(-gap)
     }
 
-    /// The mass of such a weight, or of its product with the gap.
+    /// The mass of a token with this weight.
     #[inline(always)]
     pub fn mass_of(self, weight: f32) -> u64 {
         self.unit.mass(weight)
@@ -92,7 +92,13 @@ impl Scale {
     /// What a token with this gap adds to the mean gap: the product with its weight, as a mass.
     #[inline(always)]
     pub fn moment(self, gap: f32) -> u64 {
-        let weight = decay(-gap);
+        self.moment_of(self.token_weight(gap), gap)
+    }
+
+    /// [`Self::moment`] of a token whose weight is known.
+    #[inline(always)]
+    pub fn moment_of(self, weight: f32, gap: f32) -> u64 {
+        // Far off, the gap may be infinite.
         self.unit.mass(if weight > 0.0 { weight * gap } else { 0.0 })
     }
 

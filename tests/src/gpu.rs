@@ -30,6 +30,11 @@ pub fn is_set(name: &str) -> bool {
     env::var_os(name).is_some_and(|value| value == "1")
 }
 
+/// Prints a line, not by `eprintln!`, which the test harness swallows.
+fn say(line: &str) {
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
 /// A sampler, and a stream of cudarc's in the same context.
 pub struct Gpu {
     /// Ours; all tests of a process share it, since loading takes a while.
@@ -48,11 +53,7 @@ impl Gpu {
             Ok(sampler) => sampler,
             Err(error @ Error::Cuda(CudaFailure { code: NO_DEVICE, .. })) => {
                 assert!(!is_set("FLASH_SAMPLING_REQUIRE_GPU"), "a GPU is required: {error}");
-                // Not by `eprintln!`, which the test harness swallows.
-                SKIPPED.call_once(|| {
-                    let line = format!("SKIPPED: no GPU for these tests ({error})\n");
-                    let _ = std::io::stderr().write_all(line.as_bytes());
-                });
+                SKIPPED.call_once(|| say(&format!("SKIPPED: no GPU for these tests ({error})")));
                 return None;
             }
             Err(error) => panic!("the GPU cannot be used: {error}"),
@@ -96,9 +97,7 @@ pub fn every_variant() -> Option<Panel> {
     }
     assert!(members.len() > 1, "FLASH_SAMPLING_VARIANTS={asked}: no variant of this GPU");
     if !asked.is_empty() {
-        // Not by `eprintln!`, which the test harness swallows.
-        let line = format!("ONLY the variants {asked} (FLASH_SAMPLING_VARIANTS)\n");
-        let _ = std::io::stderr().write_all(line.as_bytes());
+        say(&format!("ONLY the variants {asked} (FLASH_SAMPLING_VARIANTS)"));
     }
     members.push(Box::new(EasyDoor::open()?));
     Some(Panel::new(members, Effort::Device))

@@ -99,8 +99,7 @@ impl Ladder {
             }
             if with_moment {
                 for (&weight, &gap) in weights.iter().zip(&gaps) {
-                    // Far off, the gap may be infinite.
-                    sum += scale.mass_of(if weight > 0.0 { weight * gap } else { 0.0 });
+                    sum += scale.moment_of(weight, gap);
                 }
             }
         }

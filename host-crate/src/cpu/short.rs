@@ -5,11 +5,12 @@ use flash_sampling_kernels::abi::kept::RowFeatures;
 use flash_sampling_kernels::candidate::Key;
 use flash_sampling_kernels::filters::{Cut, Row};
 use flash_sampling_kernels::scale::Scale;
+use flash_sampling_kernels::shortlist;
 
 use super::filters::deviation;
 
 /// Tokens that may be left.
-const MOST: usize = 256;
+const MOST: usize = shortlist::MOST_COUNTED as usize;
 
 /// One row.
 pub(super) struct Short<'a> {
@@ -27,7 +28,7 @@ impl<'a> Short<'a> {
     /// Whether the filters of such a row look at no more than what top_k leaves.
     pub(super) fn serves(features: &RowFeatures) -> bool {
         let is_joint = features.options & RowFeatures::JOINT != 0;
-        (1..=MOST as u32).contains(&features.top_k) && !is_joint
+        shortlist::counts(features) && !is_joint
     }
 
     /// A row with these `keys` left, at least one.

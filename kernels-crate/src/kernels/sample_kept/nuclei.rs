@@ -6,10 +6,10 @@ use super::THREADS_LEN;
 use super::crew::{Crew, key};
 use super::nucleus::{self, Guess};
 use super::view::{Four, TOGETHER};
-use crate::abi::kept::{CLUSTER as LARGEST_CLUSTER, KeptParams, THREADS, values_stride};
+use crate::abi::kept::{CLUSTER as LARGEST_CLUSTER, KeptParams, THREADS};
 use crate::arch;
 use crate::candidate::Key;
-use crate::dims::{ceil_div, offset};
+use crate::dims::ceil_div;
 
 const RANKS: usize = LARGEST_CLUSTER as usize;
 
@@ -180,7 +180,7 @@ unsafe fn gather<const CLUSTER: u32>(
     let end = core::cmp::min(begin + part, vocab);
     // SAFETY: the values are there, and a row's memory ends with a whole four.
     unsafe {
-        let values = params.sample.values.add(offset(row, values_stride(vocab), 0) as usize);
+        let values = nucleus::values_of(params, row);
         let read = |at: u32| {
             let mut read = [Four([f32::NEG_INFINITY; TOGETHER]); READ];
             let mut i = 0;

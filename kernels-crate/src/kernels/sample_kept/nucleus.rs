@@ -111,7 +111,7 @@ pub(super) unsafe fn finish(
 
 /// A row's values.
 #[inline(always)]
-unsafe fn values_of(params: &KeptParams, row: u32) -> *const f32 {
+pub(super) fn values_of(params: &KeptParams, row: u32) -> *const f32 {
     let first = offset(row, values_stride(params.sample.vocab), 0);
     params.sample.values.wrapping_add(first as usize)
 }
