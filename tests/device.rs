@@ -103,7 +103,9 @@ fn bits_depend_neither_on_the_batch_nor_on_the_shard() {
     let rows = rows_of(512, &[1.0, 0.0, 0.7]);
     let all = Case::new("random", &Arc::new(head.clone()), hidden_states, rows).inexact();
     let bits = |(token, score): (u32, f32)| (token, score.to_bits());
-    for batch in [2, 8, 9, 16, 17, 32, 33, 64, 65, 96, 97, 128, 129, 192, 193, 256, 257, 512] {
+    for batch in
+        [2, 8, 9, 16, 17, 32, 33, 64, 65, 96, 97, 128, 129, 161, 192, 193, 224, 256, 257, 512]
+    {
         let found = ask(&all.select(&(0..batch).collect::<Vec<_>>()));
         for row in [0, batch / 2, batch - 1] {
             let alone = ask(&all.select(&[row]))[0];

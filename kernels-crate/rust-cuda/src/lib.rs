@@ -95,7 +95,11 @@ sample_sm90_entry!(flash_sampling_sample_sm90_b96_bf16, bf16, 12, false);
 #[cfg(feature = "sm_90a")]
 sample_sm90_entry!(flash_sampling_sample_sm90_b128_bf16, bf16, 16, false);
 #[cfg(feature = "sm_90a")]
+sample_sm90_entry!(flash_sampling_sample_sm90_b160_bf16, bf16, 20, false);
+#[cfg(feature = "sm_90a")]
 sample_sm90_entry!(flash_sampling_sample_sm90_b192_bf16, bf16, 24, false);
+#[cfg(feature = "sm_90a")]
+sample_sm90_entry!(flash_sampling_sample_sm90_b224_bf16, bf16, 28, false);
 #[cfg(feature = "sm_90a")]
 sample_sm90_entry!(flash_sampling_sample_sm90_b256_bf16, bf16, 32, false);
 #[cfg(feature = "sm_90a")]
@@ -113,7 +117,11 @@ sample_sm90_entry!(flash_sampling_sample_sm90_b96_f16, f16, 12, false);
 #[cfg(feature = "sm_90a")]
 sample_sm90_entry!(flash_sampling_sample_sm90_b128_f16, f16, 16, false);
 #[cfg(feature = "sm_90a")]
+sample_sm90_entry!(flash_sampling_sample_sm90_b160_f16, f16, 20, false);
+#[cfg(feature = "sm_90a")]
 sample_sm90_entry!(flash_sampling_sample_sm90_b192_f16, f16, 24, false);
+#[cfg(feature = "sm_90a")]
+sample_sm90_entry!(flash_sampling_sample_sm90_b224_f16, f16, 28, false);
 #[cfg(feature = "sm_90a")]
 sample_sm90_entry!(flash_sampling_sample_sm90_b256_f16, f16, 32, false);
 

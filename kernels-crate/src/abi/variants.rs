@@ -179,7 +179,9 @@ pub const VARIANTS: &[Variant] = &[
     )),
     sm90_variant("sm90_b96_bf16", "flash_sampling_sample_sm90_b96_bf16", Dtype::Bf16, 96),
     sm90_variant("sm90_b128_bf16", "flash_sampling_sample_sm90_b128_bf16", Dtype::Bf16, 128),
+    sm90_variant("sm90_b160_bf16", "flash_sampling_sample_sm90_b160_bf16", Dtype::Bf16, 160),
     sm90_variant("sm90_b192_bf16", "flash_sampling_sample_sm90_b192_bf16", Dtype::Bf16, 192),
+    sm90_variant("sm90_b224_bf16", "flash_sampling_sample_sm90_b224_bf16", Dtype::Bf16, 224),
     sm90_variant("sm90_b256_bf16", "flash_sampling_sample_sm90_b256_bf16", Dtype::Bf16, 256),
     sm90_variant("sm90_b8_f16", "flash_sampling_sample_sm90_b8_f16", Dtype::F16, 8),
     sm90_variant("sm90_b16_f16", "flash_sampling_sample_sm90_b16_f16", Dtype::F16, 16),
@@ -193,6 +195,8 @@ pub const VARIANTS: &[Variant] = &[
     )),
     sm90_variant("sm90_b96_f16", "flash_sampling_sample_sm90_b96_f16", Dtype::F16, 96),
     sm90_variant("sm90_b128_f16", "flash_sampling_sample_sm90_b128_f16", Dtype::F16, 128),
+    sm90_variant("sm90_b160_f16", "flash_sampling_sample_sm90_b160_f16", Dtype::F16, 160),
     sm90_variant("sm90_b192_f16", "flash_sampling_sample_sm90_b192_f16", Dtype::F16, 192),
+    sm90_variant("sm90_b224_f16", "flash_sampling_sample_sm90_b224_f16", Dtype::F16, 224),
     sm90_variant("sm90_b256_f16", "flash_sampling_sample_sm90_b256_f16", Dtype::F16, 256),
 ];
