@@ -1,17 +1,22 @@
-//! Are rows that ask for top_p alone the same where the sum of their weights is known before their
-//! values are read? Natively: the sums, which only the tensor-core kernels leave, are made here.
+//! Are rows that few of their values may serve the same where the sum of their weights is known
+//! before their values are read? Natively: the sums, which only the tensor-core kernels leave, are
+//! made here.
 
 use std::ptr::null_mut;
 
-use flash_sampling_kernels::abi::SampleParams;
-use flash_sampling_kernels::abi::kept::{KeptParams, RowFeatures, slice_len, values_stride};
+use flash_sampling_kernels::abi::kept::{
+    KeptParams, ReportParams, RowFeatures, slice_len, values_stride,
+};
+use flash_sampling_kernels::abi::{NO_TOKEN, SampleParams};
 use flash_sampling_kernels::kernels::sample_kept::{Shared, sample_kept};
-use flash_sampling_kernels::partial_sum::{PartialSum, greater, weight};
+use flash_sampling_kernels::partial_sum::{PartialSum, greater, report_temperature, weight};
+use flash_sampling_tests::panel::is_near;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 const DRAWS: usize = 3;
-const WARPS: u32 = 40;
+const WARPS: u32 = 80;
+const BEST: [u32; 2] = [20, 7];
 
 /// Rows, each with its values and what it asks for.
 struct Rows {
@@ -22,13 +27,71 @@ struct Rows {
     temperatures: Vec<f32>,
 }
 
-/// What a kernel writes for some rows: tokens, and the bits of scores and margins.
-type Outputs = (Vec<u32>, Vec<u32>, Vec<u32>, Vec<u32>);
+/// How they are finished.
+#[derive(Clone, Copy)]
+struct How {
+    /// Times this are the sums of weights, if there are any.
+    factor: Option<f32>,
+    blocks: u32,
+    with_margins: bool,
+    /// Of the model's distribution and each row's.
+    reports: [bool; 2],
+}
+
+/// What a kernel writes for some rows.
+#[derive(Debug, PartialEq)]
+struct Outputs {
+    /// Tokens, status, the bits of scores and margins.
+    drawn: [Vec<u32>; 4],
+    reports: [Report; 2],
+}
+
+/// Of one distribution.
+#[derive(Debug, PartialEq)]
+struct Report {
+    ranks: Vec<u32>,
+    best_tokens: Vec<u32>,
+    /// Log-sum-exps, logprobs, those of the best.
+    floats: [Vec<f32>; 3],
+}
+
+impl Report {
+    fn new(batch: usize, best: u32) -> Self {
+        let (draws, best) = (batch * DRAWS, batch * best as usize);
+        let floats = [batch, draws, best].map(|n| vec![-9.0; n]);
+        Self { ranks: vec![!0; draws], best_tokens: vec![!1; best], floats }
+    }
+
+    fn params(&mut self, best: u32) -> ReportParams {
+        let [log_sum_exps, logprobs, best_logprobs] =
+            self.floats.each_mut().map(|floats| floats.as_mut_ptr());
+        ReportParams {
+            log_sum_exps,
+            logprobs,
+            ranks: self.ranks.as_mut_ptr(),
+            entropies: null_mut(),
+            best_tokens: self.best_tokens.as_mut_ptr(),
+            best_logprobs,
+            best,
+        }
+    }
+
+    /// Tokens and ranks to the bit, the others as sums of weights are.
+    fn assert_near(&self, other: &Self, what: &str) {
+        assert_eq!(self.ranks, other.ranks, "{what}: ranks");
+        assert_eq!(self.best_tokens, other.best_tokens, "{what}: best");
+        let pairs = self.floats.iter().flatten().zip(other.floats.iter().flatten());
+        for (&found, &expected) in pairs {
+            let are_none = found.is_nan() && expected.is_nan();
+            assert!(are_none || is_near(found, expected.into()), "{what}: {found}, {expected}");
+        }
+    }
+}
 
 impl Rows {
-    /// What the warps of a sampling kernel leave of a row, tile by tile, times `factor`.
-    fn partials(&self, row: usize, factor: f32) -> Vec<PartialSum> {
-        let inverse = 1.0 / self.temperatures[row];
+    /// What the warps of a sampling kernel leave of a row, tile by tile.
+    fn partials(&self, row: usize, temperature: f32) -> Vec<PartialSum> {
+        let inverse = 1.0 / temperature;
         let mut sums = vec![PartialSum::NONE; WARPS as usize];
         for (tile, values) in self.logits[row].chunks(32).enumerate() {
             let highest = values.iter().copied().fold(f32::NEG_INFINITY, greater);
@@ -36,11 +99,33 @@ impl Rows {
             let sums = &mut sums[tile % (WARPS as usize - 1)];
             *sums = sums.merge(PartialSum { highest, sum }, inverse);
         }
-        sums.into_iter().map(|part| PartialSum { sum: part.sum * factor, ..part }).collect()
+        sums
     }
 
-    /// Finished by `blocks` blocks, with sums of weights times `factor` if there is one.
-    fn finish(&self, factor: Option<f32>, blocks: u32, with_margins: bool) -> Outputs {
+    /// Those of all rows, times a factor.
+    fn all_partials(&self, of_model: bool, factor: f32) -> Vec<PartialSum> {
+        let temperature = |row: usize| {
+            if of_model { 1.0 } else { report_temperature(self.temperatures[row]) }
+        };
+        let parts = (0..self.logits.len()).flat_map(|row| self.partials(row, temperature(row)));
+        parts.map(|part| PartialSum { sum: part.sum * factor, ..part }).collect()
+    }
+
+    /// Tokens that may have been drawn: likely ones, and of every fourth row one that is not.
+    fn drawn(&self) -> Vec<u32> {
+        let of_row = |(row, values): (usize, &Vec<f32>)| {
+            let is_there = |&at: &usize| values[at] > f32::NEG_INFINITY;
+            let mut order: Vec<usize> = (0..values.len()).filter(is_there).collect();
+            order.sort_by(|&a, &b| values[b].total_cmp(&values[a]));
+            let third = if row % 4 == 3 { order.len() / 2 } else { 0 };
+            let token = |nth: usize| order.get(nth).map(|&at| self.first_token + at as u32);
+            [0, 40, third].map(|nth| token(nth).or(token(0)).unwrap_or(NO_TOKEN))
+        };
+        self.logits.iter().enumerate().flat_map(of_row).collect()
+    }
+
+    fn finish(&self, how: How) -> Outputs {
+        let How { factor, blocks, with_margins, reports: wanted } = how;
         let batch = self.logits.len();
         let stride = values_stride(self.vocab) as usize;
         // What lies behind a row's values may be anything.
@@ -48,11 +133,14 @@ impl Rows {
         for (row, logits) in values.chunks_mut(stride).zip(&self.logits) {
             row[..logits.len()].copy_from_slice(logits);
         }
-        let mut partials: Vec<_> =
-            (0..batch).flat_map(|row| self.partials(row, factor.unwrap_or(1.0))).collect();
+        let mut partials =
+            [true, false].map(|of_model| self.all_partials(of_model, factor.unwrap_or(1.0)));
+        let [of_model, of_row] = partials.each_mut().map(|partials| partials.as_mut_ptr());
+        let has_sums = |is_wanted: bool| factor.is_some() && is_wanted;
         let n = batch * DRAWS;
-        let (mut tokens, mut status) = (vec![u32::MAX - 1; n], vec![0; n]);
+        let (mut tokens, mut status) = (self.drawn(), vec![0; n]);
         let (mut scores, mut margins) = (vec![0.0f32; n], vec![0.0f32; n]);
+        let mut reports = BEST.map(|best| Report::new(batch, best));
         let seeds: Vec<u64> = (0..batch as u64).collect();
         let sample = SampleParams {
             temperatures: self.temperatures.as_ptr(),
@@ -63,18 +151,25 @@ impl Rows {
             scores: scores.as_mut_ptr(),
             margins: if with_margins { margins.as_mut_ptr() } else { null_mut() },
             values: values.as_mut_ptr(),
-            partials: [null_mut(), factor.map_or(null_mut(), |_| partials.as_mut_ptr())],
+            partials: [
+                if has_sums(wanted[0]) { of_model } else { null_mut() },
+                if has_sums(true) { of_row } else { null_mut() },
+            ],
             n_partials: WARPS,
+            sums_all_rows: wanted[1].into(),
             features: self.features.as_ptr(),
             batch: batch as u32,
             vocab: self.vocab,
             hidden: 1,
             draws: DRAWS as u32,
             first_token: self.first_token,
-            applies_rules: 1,
+            applies_rules: (wanted == [false; 2]).into(),
             ..SampleParams::NONE
         };
-        let params = KeptParams { slice_in_shared: 1, ..KeptParams::new(sample) };
+        let [raw, processed] = [0, 1].map(|part| {
+            if wanted[part] { reports[part].params(BEST[part]) } else { ReportParams::NONE }
+        });
+        let params = KeptParams { slice_in_shared: 1, raw, processed, ..KeptParams::new(sample) };
         for block in 0..blocks {
             let mut shared = Box::<Shared>::new_uninit();
             let mut slice = vec![f32::NAN; slice_len(self.vocab, 1) as usize];
@@ -83,7 +178,7 @@ impl Rows {
             unsafe { sample_kept::<1>(&params, shared, slice, block, blocks) };
         }
         let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect();
-        (tokens, status, bits(scores), bits(margins))
+        Outputs { drawn: [tokens, status, bits(scores), bits(margins)], reports }
     }
 }
 
@@ -114,6 +209,12 @@ fn random_rows(rng: &mut SmallRng, case: usize, vocab: u32, batch: usize) -> Row
     }
 }
 
+/// Without sums of weights, and without reports.
+const EXACT: How = How { factor: None, blocks: 1, with_margins: true, reports: [false; 2] };
+
+/// With sums.
+const SUMS: How = How { factor: Some(1.0), ..EXACT };
+
 #[test]
 fn the_nucleus_of_few_values_is_that_of_all() {
     let mut rng = SmallRng::seed_from_u64(83);
@@ -121,12 +222,35 @@ fn the_nucleus_of_few_values_is_that_of_all() {
         let vocab = [1, 3, 100, 513, 3_000, 20_001, 151_936][case % 7];
         let batch = if vocab > 100_000 { 2 } else { 9 };
         let rows = random_rows(&mut rng, case, vocab, batch);
-        let expected = rows.finish(None, 1, true);
+        let expected = rows.finish(EXACT);
         for blocks in [1, 4] {
-            assert_eq!(rows.finish(Some(1.0), blocks, true), expected, "case {case}, V = {vocab}");
+            assert_eq!(rows.finish(How { blocks, ..SUMS }), expected, "case {case}, V = {vocab}");
         }
-        let (tokens, ..) = rows.finish(Some(1.0), 2, false);
-        assert_eq!(tokens, expected.0, "case {case}, V = {vocab}, without margins");
+        let without_margins = rows.finish(How { blocks: 2, with_margins: false, ..SUMS });
+        assert_eq!(without_margins.drawn[0], expected.drawn[0], "case {case}, V = {vocab}");
+    }
+}
+
+#[test]
+fn reports_of_few_values_are_those_of_all() {
+    let mut rng = SmallRng::seed_from_u64(86);
+    for case in 0..42 {
+        let vocab = [1, 3, 19, 513, 3_000, 20_001, 151_936][case % 7];
+        let batch = if vocab > 100_000 { 3 } else { 9 };
+        let mut rows = random_rows(&mut rng, case, vocab, batch);
+        // Every third row has no filter, and some no temperature.
+        for row in (0..batch).step_by(3) {
+            rows.features[row].top_p = 1.0;
+            rows.temperatures[row] *= ((row + case) % 2) as f32;
+        }
+        let reports = [[true, true], [true, false], [false, true]][case % 3];
+        let expected = rows.finish(How { reports, ..EXACT });
+        let found = rows.finish(How { reports, blocks: 2, ..SUMS });
+        let what = format!("case {case}, V = {vocab}");
+        for (report, other) in found.reports.iter().zip(&expected.reports) {
+            report.assert_near(other, &what);
+        }
+        assert_eq!(found.drawn, expected.drawn, "{what}");
     }
 }
 
@@ -135,7 +259,7 @@ fn the_nucleus_of_few_values_is_that_of_all() {
 #[test]
 fn other_rows_are_left_to_the_whole_cluster() {
     let mut rng = SmallRng::seed_from_u64(84);
-    for case in 0..6 {
+    for case in 0..12 {
         let mut rows = random_rows(&mut rng, case, 5_000, 9);
         rows.features[1].min_p = 0.01;
         rows.features[2] = RowFeatures::NONE;
@@ -145,21 +269,35 @@ fn other_rows_are_left_to_the_whole_cluster() {
         rows.logits[6][3_333] = f32::INFINITY;
         rows.logits[7].fill(f32::NEG_INFINITY);
         rows.temperatures[8] = 1e-35;
-        let expected = rows.finish(None, 1, true);
-        assert_eq!(rows.finish(Some(1.0), 3, true), expected, "case {case}");
+        let reports = [case % 2 == 0, case % 4 == 0];
+        let expected = rows.finish(How { reports, ..EXACT });
+        let found = rows.finish(How { reports, blocks: 3, ..SUMS });
+        for (report, other) in found.reports.iter().zip(&expected.reports) {
+            report.assert_near(other, &format!("case {case}"));
+        }
+        assert_eq!(found.drawn, expected.drawn, "case {case}");
     }
 }
 
-/// The sum is what the nucleus is told from: with another, it is another.
+/// The sum is what the nucleus and the reports are told from: with another, they are others.
 #[test]
 fn a_wrong_sum_would_show() {
     let mut rng = SmallRng::seed_from_u64(85);
     let mut rows = random_rows(&mut rng, 0, 20_001, 9);
     rows.features.fill(RowFeatures { top_p: 0.5, ..RowFeatures::NONE });
     rows.temperatures.fill(0.5);
-    let right = rows.finish(Some(1.0), 1, true);
-    assert_eq!(right, rows.finish(None, 1, true));
-    let half = rows.finish(Some(0.25), 1, true);
-    let differ = right.0.iter().zip(&half.0).filter(|(a, b)| a != b).count();
-    assert!(differ >= 5, "{differ} of {} tokens differ", right.0.len());
+    let right = rows.finish(SUMS);
+    assert_eq!(right, rows.finish(EXACT));
+    let quarter = How { factor: Some(0.25), ..SUMS };
+    let wrong = rows.finish(quarter);
+    let [right, wrong] = [right, wrong].map(|Outputs { drawn: [tokens, ..], .. }| tokens);
+    let differ = right.iter().zip(&wrong).filter(|(a, b)| a != b).count();
+    assert!(differ >= 5, "{differ} of {} tokens differ", right.len());
+    let reports = [true, true];
+    let [right, wrong] = [SUMS, quarter].map(|how| rows.finish(How { reports, ..how }).reports);
+    for (right, wrong) in right.iter().zip(&wrong) {
+        for (right, wrong) in right.floats[0].iter().zip(&wrong.floats[0]) {
+            assert!((right - wrong - 4f32.ln()).abs() < 1e-4, "{right} {wrong}");
+        }
+    }
 }

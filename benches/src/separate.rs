@@ -10,9 +10,10 @@ use std::rc::Rc;
 
 use cudarc::driver::sys::CUfunction;
 use flash_sampling::cuda::{Cuda, RawReport};
-use flash_sampling::{Features, Finish, LogitTransform, Problem, Sampler, TokenRules, Wanted};
+use flash_sampling::{Features, Finish, Problem, Sampler, TokenRules, Wanted};
 use flash_sampling_kernels::abi::SampleParams;
 use flash_sampling_kernels::abi::kept::{KeptParams, ReportParams};
+use flash_sampling_kernels::transform::TransformParams;
 
 use crate::asked::Feature;
 use crate::asked_rows::AskedRows;
@@ -110,7 +111,6 @@ impl<'a> FinishedCall<'a> {
         let asked = AskedRows::new(gpu, *batch, &row, 0)?;
         let two_copies = row.raw.any() && !finish.slice_in_shared;
         let raw_values = two_copies.then(|| gpu.allocate(product.logits_bytes())).transpose()?;
-        let LogitTransform { softcap, scale, scale_first } = row.transform;
         let params = KeptParams {
             sample: SampleParams {
                 values: without_provenance_mut(product.logits() as usize),
@@ -120,9 +120,7 @@ impl<'a> FinishedCall<'a> {
             raw: report_params(row.raw, &asked.raw()),
             processed: report_params(row.processed, &asked.processed()),
             raw_values: raw_values.as_ref().map_or(null_mut(), Buffer::pointer),
-            softcap: softcap.unwrap_or(0.0),
-            scale,
-            scale_first: scale_first.into(),
+            transform: TransformParams::new(row.transform),
             slice_in_shared: finish.slice_in_shared.into(),
         };
         let entry: CUfunction = sampler.finish_entry(&finish)?.cast();

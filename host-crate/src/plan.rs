@@ -5,10 +5,11 @@ use std::fmt;
 
 use flash_sampling_kernels::abi::kept::values_stride;
 use flash_sampling_kernels::abi::{VARIANTS, Variant, n_tiles_v};
+use flash_sampling_kernels::transform::LogitTransform;
 
 use crate::cpu::CpuVariant;
 use crate::error::{Error, Need, Unmet};
-use crate::problem::Problem;
+use crate::problem::{Features, Problem};
 use crate::workspace::workspace_bytes;
 use gpu::{grid, rank, unmet_by_gpu};
 
@@ -50,17 +51,20 @@ pub struct Plan {
     /// problem has features. 0 on the CPU, which has its own.
     pub kept_bytes: u64,
     /// Whether the variant's kernel applies rules and penalties, and so is done with rows
-    /// that have no filters: on a GPU, where no transform is asked for, and no report that
-    /// needs all values.
+    /// that have no filters: on a GPU, where no report needs all values, and it is not left to the
+    /// next to apply a transform.
     pub applies_rules: bool,
+    /// Whether the variant's kernel applies the problem's transform: on a GPU, in tiles of up to
+    /// 64 rows, where there is one.
+    pub applies_transform: bool,
     /// The kernel behind the variant's: on a GPU, where the problem has features, and not only
     /// rules that the variant's applies, or reports that the next is enough for.
     pub finish: Option<Finish>,
     /// The kernel behind these that finishes reports of log-sum-exps: on a GPU, where those and
     /// log-probabilities are all that is to be reported, and the variant's kernel sums up.
     pub log_sum_exp: Option<LogSumExp>,
-    /// Sums of weights that the variant's kernel leaves for the other two: for those reports, and
-    /// for rows that ask for top_p alone.
+    /// Sums of weights that the variant's kernel leaves for the other two: for reports without
+    /// entropies, and for rows that ask for top_p alone.
     pub partials: Option<Partials>,
     /// Every other variant of the machine's kind, with why it does not run.
     pub refused: Vec<Refusal>,
@@ -135,6 +139,9 @@ impl fmt::Display for Plan {
         if self.applies_rules {
             writeln!(f, "rules            at once")?;
         }
+        if self.applies_transform {
+            writeln!(f, "transform        at once")?;
+        }
         if let Some(finish) = &self.finish {
             finish.fmt(f)?;
         }
@@ -182,7 +189,7 @@ impl Plan {
         if let Some(Unmet { need, limit, found }) = refusal(chosen) {
             return Err(Error::Unsupported { need, limit, found });
         }
-        let features = problem.features();
+        let features = asked_of_rest(problem, chosen);
         let grid = grid(chosen, problem, limits);
         let sums_up = LogSumExp::serves(problem, chosen);
         let values_stay = sums_up || !features.of_all_rows();
@@ -191,7 +198,7 @@ impl Plan {
         let keeps_values = features.any() && !is_done;
         let finish = keeps_values.then(|| Finish::new(problem, limits, applies_rules));
         let finish_bytes = finish.map_or(0, |finish| finish.kept_bytes);
-        let partials = Partials::new(problem, chosen, grid, finish_bytes);
+        let partials = Partials::new(problem, chosen, grid, finish.as_ref());
         Ok(Self {
             variant: VariantId::Gpu(chosen),
             grid,
@@ -199,6 +206,7 @@ impl Plan {
             workspace_bytes: workspace_bytes(problem),
             kept_bytes: partials.map_or(finish_bytes, |partials| partials.kept_bytes),
             applies_rules,
+            applies_transform: chosen.applies_transform() && problem.features().transform.changes(),
             finish,
             log_sum_exp: sums_up.then(|| LogSumExp::new(problem)),
             partials,
@@ -224,6 +232,7 @@ impl Plan {
             workspace_bytes: workspace_bytes(problem),
             kept_bytes: 0,
             applies_rules: false,
+            applies_transform: false,
             finish: None,
             log_sum_exp: None,
             partials: None,
@@ -235,6 +244,15 @@ impl Plan {
             ),
         }
     }
+}
+
+/// What is left of the problem's features for the kernels behind `variant`'s to see: not the
+/// transform, if it applies that.
+fn asked_of_rest(problem: &Problem, variant: &Variant) -> Features {
+    let features = problem.features();
+    let transform =
+        if variant.applies_transform() { LogitTransform::NONE } else { features.transform };
+    Features { transform, ..features }
 }
 
 /// The lines of a kernel behind the variant's.

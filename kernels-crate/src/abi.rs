@@ -13,6 +13,7 @@ use core::ptr::{null, null_mut};
 use crate::dims::{align_up, ceil_div};
 use crate::partial_sum::PartialSum;
 use crate::shortlist::Tally;
+use crate::transform::TransformParams;
 
 /// The token of a row with no admissible token; never an id.
 pub const NO_TOKEN: u32 = u32::MAX;
@@ -73,7 +74,8 @@ pub struct SampleParams {
     pub margins: *mut f32,
     /// [`WorkspaceLayout`]; zero before the first call, zero again after each.
     pub workspace: *mut u8,
-    /// `[B, kept::values_stride(V)]` f32, written with the logits after the bias, or null.
+    /// `[B, kept::values_stride(V)]` f32, written with the logits after bias and
+    /// transform, or null.
     pub values: *mut f32,
     /// `[B, kept::values_stride(V)]` u32, written with the shortlists: indices of tokens from the
     /// front, and of the first tokens of whole tiles from the back; or null.
@@ -117,6 +119,9 @@ pub struct SampleParams {
     /// Whether the sampling kernel applies rules, 0 or 1: [`Variant::applies_rules`]. Rows
     /// without filters are then done, and others may be listed.
     pub applies_rules: u32,
+    /// What the sampling kernel does to every logit after the bias:
+    /// [`Variant::applies_transform`].
+    pub transform: TransformParams,
 }
 
 impl SampleParams {
@@ -150,6 +155,7 @@ impl SampleParams {
         sums_all_rows: 0,
         skips_banned: 0,
         applies_rules: 0,
+        transform: TransformParams::NONE,
     };
 }
 

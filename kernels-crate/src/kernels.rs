@@ -14,6 +14,7 @@ pub mod sample_simt;
 pub mod sample_sm90;
 #[cfg(target_arch = "nvptx64")]
 mod schedule;
+mod select;
 #[cfg(target_arch = "nvptx64")]
 mod sieve;
 

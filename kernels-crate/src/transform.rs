@@ -22,6 +22,12 @@ impl LogitTransform {
     /// Changes nothing.
     pub const NONE: Self = Self { softcap: None, scale: 1.0, scale_first: false };
 
+    /// Whether it may change a logit.
+    #[inline(always)]
+    pub fn changes(self) -> bool {
+        self.softcap.is_some() | (self.scale != Self::NONE.scale)
+    }
+
     /// The logit as the model means it; a NaN stays one.
     #[inline(always)]
     pub fn apply(self, x: f32) -> f32 {
@@ -53,6 +59,45 @@ impl LogitTransform {
             None => x,
         };
         if self.scale_first { x } else { x * self.scale }
+    }
+}
+
+/// A [`LogitTransform`] as a kernel reads it.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct TransformParams {
+    /// 0 is off.
+    softcap: f32,
+    scale: f32,
+    /// 0 or 1.
+    scale_first: u32,
+}
+
+impl TransformParams {
+    /// Changes nothing.
+    pub const NONE: Self = Self::new(LogitTransform::NONE);
+
+    /// As a kernel reads it.
+    pub const fn new(transform: LogitTransform) -> Self {
+        let LogitTransform { softcap, scale, scale_first } = transform;
+        let softcap = match softcap {
+            Some(cap) => cap,
+            None => 0.0,
+        };
+        Self { softcap, scale, scale_first: scale_first as u32 }
+    }
+
+    /// The transform.
+    #[inline(always)]
+    pub fn get(&self) -> LogitTransform {
+        let softcap = if self.softcap > 0.0 { Some(self.softcap) } else { None };
+        LogitTransform { softcap, scale: self.scale, scale_first: self.scale_first != 0 }
+    }
+
+    /// The cap, to divide by; where there is none, any.
+    #[inline(always)]
+    pub fn cap(&self) -> Lifted {
+        Lifted::new(if self.softcap > 0.0 { self.softcap } else { 1.0 })
     }
 }
 

@@ -9,7 +9,7 @@ use flash_sampling_kernels::abi::kept::{
 };
 use flash_sampling_kernels::dims::ceil_div;
 use flash_sampling_kernels::kernels::{sample_kept, sample_simt};
-use flash_sampling_kernels::transform::LogitTransform;
+use flash_sampling_kernels::transform::TransformParams;
 
 use super::Run;
 use crate::error::Error;
@@ -51,7 +51,6 @@ impl Scratch {
         let Run { problem, inputs, .. } = run;
         let keeps_rows = self.keeps_rows(run);
         self.resize_values(run, keeps_rows)?;
-        let transform = inputs.transform;
         let params = KeptParams {
             sample: SampleParams {
                 bias: inputs.bias.map_or(null(), <[f32]>::as_ptr),
@@ -71,9 +70,7 @@ impl Scratch {
             raw: report_params(&mut output.raw),
             processed: report_params(&mut output.processed),
             raw_values: if run.raw.any() { self.raw_values.as_mut_ptr() } else { null_mut() },
-            softcap: transform.softcap.unwrap_or(0.0),
-            scale: transform.scale,
-            scale_first: transform.scale_first.into(),
+            transform: TransformParams::new(inputs.transform),
             // So that both ways are gone.
             slice_in_shared: (!run.raw.any()).into(),
         };
@@ -119,7 +116,7 @@ impl Scratch {
         let mut rows = self.features.iter().zip(run.rows);
         run.raw.any()
             || run.processed.any()
-            || run.inputs.transform != LogitTransform::NONE
+            || run.inputs.transform.changes()
             || rows.any(|(features, row)| sample_kept::asks(features, row.temperature))
     }
 

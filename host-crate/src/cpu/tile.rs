@@ -8,7 +8,6 @@ use flash_sampling_kernels::gumbel::{Hint, NOISE_MAX};
 use flash_sampling_kernels::philox::{GROUP, PAIR_BIT, Subkey};
 use flash_sampling_kernels::score::{RowParams, offer_pair, stays_below, token_value};
 use flash_sampling_kernels::status::Status;
-use flash_sampling_kernels::transform::LogitTransform;
 
 use super::dot::dots;
 use super::edits::edit;
@@ -136,7 +135,7 @@ unsafe fn sample_rows<L: Lanes, E: Widen, const R: usize, const C: usize>(
 fn edit_row<E>(call: &Call<'_, E>, span: &Span, row: usize, values: &mut [f32; TILE_V_LEN]) {
     let tokens = &mut values[span.from..span.to];
     let transform = call.inputs.transform;
-    if transform != LogitTransform::NONE {
+    if transform.changes() {
         // Not that it were rare: but what the loop keeps in registers shall cost plain rows
         // nothing.
         std::hint::cold_path();

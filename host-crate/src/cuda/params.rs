@@ -4,6 +4,7 @@ use std::ptr::{null_mut, with_exposed_provenance_mut};
 
 use flash_sampling_kernels::abi::kept::{KeptParams, ReportParams};
 use flash_sampling_kernels::abi::{SampleParams, WorkspaceLayout};
+use flash_sampling_kernels::transform::TransformParams;
 
 use super::driver::Address;
 use super::{RawOperands, RawReport};
@@ -53,6 +54,11 @@ pub(super) fn sample_params(
         features: at_if(asked.of_rows(), operands.features),
         skips_banned: (!asked.raw.any()).into(),
         applies_rules: plan.applies_rules.into(),
+        transform: if plan.applies_transform {
+            TransformParams::new(asked.transform)
+        } else {
+            TransformParams::NONE
+        },
         ..problem.sample_params()
     }
 }
@@ -72,9 +78,11 @@ pub(super) fn kept_params(
         raw: report_params(raw, &operands.raw),
         processed: report_params(processed, &operands.processed),
         raw_values: at_if(raw_values.is_some(), operands.kept + raw_values.unwrap_or_default()),
-        softcap: transform.softcap.unwrap_or(0.0),
-        scale: transform.scale,
-        scale_first: transform.scale_first.into(),
+        transform: if plan.applies_transform {
+            TransformParams::NONE
+        } else {
+            TransformParams::new(transform)
+        },
         slice_in_shared: finish.is_some_and(|finish| finish.slice_in_shared).into(),
     }
 }

@@ -94,7 +94,8 @@ pub(super) fn rank(variant: &Variant, problem: &Problem) -> (u32, u64, bool) {
         Kernel::SampleMma => 1,
         Kernel::SampleSimt => 2,
     };
-    let is_idle = variant.sums_weights != Partials::suit(problem, variant);
+    let transforms = problem.features().transform.changes();
+    let is_idle = variant.sums_weights != (transforms || Partials::suit(problem, variant));
     (kernel, variant.rows_read(problem.batch()), is_idle)
 }
 

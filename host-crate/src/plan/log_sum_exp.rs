@@ -7,7 +7,7 @@ use flash_sampling_kernels::abi::Variant;
 use flash_sampling_kernels::abi::kept::{LOG_SUM_EXP_ENTRY, LOG_SUM_EXP_THREADS};
 use flash_sampling_kernels::kernels::log_sum_exp::Shared;
 
-use super::fmt_behind;
+use super::{asked_of_rest, fmt_behind};
 use crate::problem::Problem;
 
 /// How a GPU finishes reports of log-sum-exps and log-probabilities alone: the sampling kernel
@@ -32,9 +32,9 @@ impl LogSumExp {
     }
 
     /// Whether sums in `variant`'s tiles would do for the problem: it wants nothing but
-    /// log-probabilities, of logits that neither a transform nor rules change, in one batch tile.
+    /// log-probabilities, of logits that nothing changes behind its transform, in one batch tile.
     pub(super) fn suffices(problem: &Problem, variant: &Variant) -> bool {
-        let features = problem.features();
+        let features = asked_of_rest(problem, variant);
         let is_one_tile = problem.batch() <= variant.tile_b;
         is_one_tile && features.wants_logprobs_alone() && !features.rules
     }

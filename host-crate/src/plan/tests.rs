@@ -1,7 +1,6 @@
 //! Which variant runs, with what, and why not the others.
 
 use super::*;
-use crate::problem::Features;
 use crate::report::Wanted;
 use flash_sampling_kernels::abi::Dtype;
 
@@ -182,6 +181,49 @@ fn rules_alone_are_applied_at_once_where_tiles_are_small() {
 }
 
 #[test]
+fn a_transform_is_applied_at_once_where_tiles_are_small() {
+    let transform = LogitTransform { softcap: Some(30.0), ..LogitTransform::NONE };
+    let capped = Features { transform, ..Features::NONE };
+    for (batch, forced, at_once) in [
+        (1, None, true),
+        (64, None, true),
+        (65, None, false),
+        (64, Some("mma_b64_sums_bf16"), true),
+        (64, Some("mma_b64_bf16"), false),
+        (1, Some("simt"), false),
+    ] {
+        let plan = |features| {
+            let problem = Problem::builder(batch, 1_000, 64).features(features).build().unwrap();
+            Plan::for_gpu(&problem, &H200, forced).unwrap()
+        };
+        let alone = plan(capped);
+        assert_eq!(alone.applies_transform, at_once, "{batch} {forced:?}");
+        assert_eq!(alone.finish.is_none(), at_once, "{batch} {forced:?}");
+        assert_eq!(alone.to_string().contains("\ntransform        at once\n"), at_once);
+        // What else is asked for goes as without it then.
+        let raw = Wanted::LOGPROBS;
+        for features in [
+            Features { rules: true, ..capped },
+            Features { filters: true, ..capped },
+            Features { raw, ..capped },
+        ] {
+            let with = plan(features);
+            let without = plan(Features { transform: LogitTransform::NONE, ..features });
+            assert!(!without.applies_transform);
+            if at_once {
+                let behind = |plan: &Plan| {
+                    let Plan { finish, log_sum_exp, applies_rules, .. } = *plan;
+                    (finish, log_sum_exp, applies_rules)
+                };
+                assert_eq!(behind(&with), behind(&without), "{batch} {forced:?} {features:?}");
+            } else {
+                assert!(with.finish.is_some() && !with.applies_rules && with.partials.is_none());
+            }
+        }
+    }
+}
+
+#[test]
 fn log_probabilities_alone_keep_no_values_where_tiles_are_small() {
     let plan = |batch, features, forced: Option<&str>| {
         let problem = Problem::builder(batch, 1_000, 64).features(features).build().unwrap();
@@ -241,20 +283,26 @@ fn weights_are_summed_up_for_filters_where_values_stay_as_they_are() {
         (3, Features { raw: Wanted::LOGPROBS, ..filters }, None, Some([true, true])),
         // With rules, log-probabilities need all values.
         (64, Features { rules: true, raw: Wanted::LOGPROBS, ..filters }, None, None),
-        (64, Features { processed: ranks, ..filters }, None, None),
+        (64, Features { processed: ranks, ..filters }, None, Some([false, true])),
+        (64, Features { raw: ranks, ..Features::NONE }, None, Some([true, false])),
+        (8, Features { rules: true, processed: ranks, ..filters }, None, None),
+        (8, Features { processed: Wanted { entropies: true, ..ranks }, ..filters }, None, None),
+        (65, Features { processed: ranks, ..filters }, None, None),
         (65, filters, None, None),
         (64, filters, Some("mma_b64_bf16"), None),
         (1, Features { rules: true, ..Features::NONE }, None, None),
     ] {
         assert_eq!(begin(batch, features, forced), expected, "{batch} {features:?} {forced:?}");
     }
-    // A sieve would have more tiles than sums are accurate for.
-    let vocab = 128 * (64 * 2 * 132 + 1);
-    let plan = |vocab| {
-        let problem = Problem::builder(64, vocab, 64).features(filters).build().unwrap();
-        Plan::for_gpu(&problem, &H200, None).unwrap().partials
+    // Where a block has no room for keys, sums would serve nobody but log-probabilities.
+    let plan = |features| {
+        let problem = Problem::builder(8, 151_936, 64).features(features).build().unwrap();
+        Plan::for_gpu(&problem, &A100, Some("mma_b8_bf16")).unwrap().partials
     };
-    assert!(plan(vocab).is_none() && plan(vocab - 128).is_some());
+    assert!(plan(filters).is_none());
+    assert!(plan(Features { processed: ranks, ..filters }).is_none());
+    let with_logprobs = plan(Features { raw: Wanted::LOGPROBS, ..filters }).unwrap();
+    assert_eq!(with_logprobs.begin.map(|begin| begin.is_some()), [true, false]);
 }
 
 #[test]

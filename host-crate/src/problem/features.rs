@@ -9,10 +9,10 @@ use crate::error::{Error, Param};
 use crate::report::Wanted;
 
 /// What a call may ask for beyond temperature and key. On a GPU, a call with any of it keeps
-/// values in memory and launches a second kernel, which finishes the rows; with rules alone it
-/// may do without ([`Plan::applies_rules`](crate::Plan::applies_rules)), and with
-/// log-probabilities alone the second kernel needs no values
-/// ([`Plan::log_sum_exp`](crate::Plan::log_sum_exp)).
+/// values in memory and launches a second kernel, which finishes the rows; with rules or a
+/// transform alone it may do without ([`Plan::applies_rules`](crate::Plan::applies_rules),
+/// [`Plan::applies_transform`](crate::Plan::applies_transform)), and with log-probabilities alone
+/// the second kernel needs no values ([`Plan::log_sum_exp`](crate::Plan::log_sum_exp)).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Features {
     /// Whether rows may have penalties and rules for single tokens.
@@ -49,19 +49,25 @@ impl Features {
 
     /// Whether the call asks for anything for all rows.
     pub(crate) fn of_all_rows(&self) -> bool {
-        let LogitTransform { softcap, scale, .. } = self.transform;
-        self.raw.any()
-            || self.processed.any()
-            || softcap.is_some()
-            || scale != LogitTransform::NONE.scale
+        self.raw.any() || self.processed.any() || self.transform.changes()
     }
 
     /// Whether the call wants log-probabilities, and nothing else of all rows.
     pub(crate) fn wants_logprobs_alone(&self) -> bool {
         let alone = |wanted: Wanted| !wanted.any() || wanted == Wanted::LOGPROBS;
+        self.wants_reports_alone() && alone(self.raw) && alone(self.processed)
+    }
+
+    /// Whether the call wants reports that the sums of weights and few values are enough for: all
+    /// but entropies; and nothing else of all rows.
+    pub(crate) fn wants_no_entropies(&self) -> bool {
+        self.wants_reports_alone() && !self.raw.entropies && !self.processed.entropies
+    }
+
+    fn wants_reports_alone(&self) -> bool {
         let reports = self.raw.any() || self.processed.any();
         let none = Self { raw: Wanted::NONE, processed: Wanted::NONE, ..*self };
-        reports && alone(self.raw) && alone(self.processed) && !none.of_all_rows()
+        reports && !none.of_all_rows()
     }
 
     /// Checks the values that it has.

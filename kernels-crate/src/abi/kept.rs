@@ -1,7 +1,7 @@
 //! Rows whose values outlive their tiles: those with filters, those with rules or penalties
-//! where the sampling kernel does not apply them itself, and all rows of a call with reports or
-//! a transform. The sampling kernel leaves their logits in memory, and one more kernel,
-//! launched behind it, finishes them (`kernels/sample_kept.rs`).
+//! where the sampling kernel does not apply them itself, and all rows of a call with reports, or
+//! with a transform that it does not apply. The sampling kernel leaves their logits in memory, and
+//! one more kernel, launched behind it, finishes them (`kernels/sample_kept.rs`).
 
 use core::mem::size_of;
 use core::ptr::{null, null_mut};
@@ -9,6 +9,7 @@ use core::ptr::{null, null_mut};
 use super::{SampleParams, TILE_V};
 use crate::dims::{align_up, ceil_div};
 use crate::kernels::sample_kept::Shared;
+use crate::transform::TransformParams;
 
 /// One compilation of that kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -243,12 +244,9 @@ pub struct KeptParams {
     /// `[B, values_stride(V)]` f32, written, if slices are not in shared memory and `raw` is
     /// wanted; else null.
     pub raw_values: *mut f32,
-    /// `cap·tanh(x / cap)`; 0 is off.
-    pub softcap: f32,
-    /// 1 is off.
-    pub scale: f32,
-    /// Whether the scale comes before the cap: 0 or 1.
-    pub scale_first: u32,
+    /// What this kernel does to every logit: the sampling kernel's values are not transformed yet
+    /// then.
+    pub transform: TransformParams,
     /// Whether the launch gave each block shared memory for its slice of a row's values: 0 or
     /// 1. Without it, the kernel changes them in `sample.values`.
     pub slice_in_shared: u32,
@@ -262,9 +260,7 @@ impl KeptParams {
             raw: ReportParams::NONE,
             processed: ReportParams::NONE,
             raw_values: null_mut(),
-            softcap: 0.0,
-            scale: 1.0,
-            scale_first: 0,
+            transform: TransformParams::NONE,
             slice_in_shared: 0,
         }
     }

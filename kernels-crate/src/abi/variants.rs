@@ -43,8 +43,8 @@ pub struct Variant {
     /// Alignment that base pointers and row strides must have.
     pub alignment_bytes: u64,
     /// Whether the kernel can sum up the weights of rows, for reports of log-sum-exps and for
-    /// [`crate::nucleus`]. Where its text would be too long for those who do not ask for them,
-    /// there is one without.
+    /// [`crate::nucleus`], and apply a transform. Where its text would be too long for those who
+    /// ask for neither, there is one without.
     pub sums_weights: bool,
 }
 
@@ -61,6 +61,11 @@ impl Variant {
     /// Whether the kernel can apply the rules of rows itself.
     pub const fn applies_rules(&self) -> bool {
         !matches!(self.kernel, Kernel::SampleSimt) && self.tile_b <= sieve::RULED_ROWS
+    }
+
+    /// Whether the kernel can apply a transform itself: so can those of the long text.
+    pub const fn applies_transform(&self) -> bool {
+        self.sums_weights
     }
 
     /// Sieves of a block, which take vocabulary tiles in turn.

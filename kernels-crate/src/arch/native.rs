@@ -232,6 +232,12 @@ pub unsafe fn load_shared_u32(at: *const u32) -> u32 {
     unsafe { AtomicU32::from_ptr(at.cast_mut()) }.load(Ordering::Relaxed)
 }
 
+/// `2^x` for `x ≤ 0`.
+#[inline(always)]
+pub fn exp2_approx(x: f32) -> f32 {
+    crate::mass::decay(x * core::f32::consts::LN_2)
+}
+
 /// Reads four values, each of which other blocks may be changing.
 ///
 /// # Safety

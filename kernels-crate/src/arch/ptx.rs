@@ -322,6 +322,18 @@ pub fn max_or_nan(a: f32, b: f32) -> f32 {
     greater
 }
 
+/// `2^x`, off by 2⁻²² of itself at most; 0 below the normal numbers ("ex2", approx.ftz).
+#[inline(always)]
+pub fn exp2_approx(x: f32) -> f32 {
+    let power;
+    // SAFETY: arithmetic only.
+    unsafe {
+        asm!("ex2.approx.ftz.f32 {}, {};", out(reg32) power, in(reg32) x,
+             options(pure, nomem, nostack, preserves_flags));
+    }
+    power
+}
+
 /// Where `condition` holds, raises the value at the shared address `at` to at least `value`,
 /// by the order of integers: signed for positive values, unsigned and reversed for
 /// negative ones ("red"). Predicates, no branch.

@@ -1,15 +1,16 @@
 //! *Computes*, from the logits that a sampling kernel left in memory, the tokens of *kept*
 //! rows: those with filters, those with rules or penalties that the sampling kernel has not
-//! applied, and all rows of a call with reports or a transform. Of other rows the sampling kernel's answer stands.
+//! applied, and all rows of a call with reports, or with a transform that it has not applied. Of
+//! other rows the sampling kernel's answer stands.
 //!
 //! *Operands*: [`KeptParams`], naturally aligned. The outputs and, where slices are not in
 //! shared memory, the logits of kept rows are written; outputs alias nothing.
 //!
 //! *Mapping*: first the rows that were listed, a block each. The others the blocks of a cluster
 //! work on together, the cluster's index first, then as many rows further as there are clusters:
-//! where weights were summed up, those that ask for top_p alone as many at a time as there are
-//! blocks; and what these leave, one row at a time. Each block has a slice of the row, of whole
-//! vocabulary tiles; its threads take the slice's tokens in turn.
+//! where weights were summed up, those that few of their values may serve as many at a time as
+//! there are blocks; and what these leave, one row at a time. Each block has a slice of the row, of
+//! whole vocabulary tiles; its threads take the slice's tokens in turn.
 //!
 //! *Shared memory*: [`Shared`], then the slice, if it is to be there.
 //!
@@ -26,10 +27,12 @@
 //!
 //! *Measured*: `docs/findings/`.
 
+mod brief;
 mod crew;
 mod draw;
 mod edit;
 mod gather;
+mod gathered;
 mod goal;
 mod halved;
 mod histogram;
@@ -45,17 +48,18 @@ mod view;
 use crew::Crew;
 pub use crew::Shared;
 use measure::KeptRow;
-use nuclei::{ALL, NUCLEUS, STANDS};
+use nuclei::{ALL, FEW, STANDS};
 use short::Known;
 use view::View;
 
 use crate::abi::kept::{KeptParams, RowFeatures, THREADS, slice_len};
+use crate::abi::{n_tiles_v, sieve};
 use crate::arch;
 use crate::candidate::Key;
 use crate::filters::Filters;
 use crate::kernels::rules;
+use crate::nucleus::{MOST_TILES, may_serve};
 use crate::shortlist::serves as shortlists;
-use crate::transform::LogitTransform;
 
 const THREADS_LEN: usize = THREADS as usize;
 
@@ -104,10 +108,9 @@ pub unsafe fn sample_kept<const CLUSTER: u32>(
                 let way = if is_there { way_of(params, row) } else { STANDS };
                 asked.add(thread as usize).write(way);
             });
-            if !params.sample.partials[1].is_null() {
+            if has_sums(params) {
                 let room = short::for_keys((slice, words));
-                any |=
-                    nuclei::finish::<CLUSTER>(params, (&alone, rank), room, asked, (first, step));
+                nuclei::finish::<CLUSTER>(params, (&alone, rank), room, asked, (first, step));
             }
             let mut at = 0;
             while at < THREADS && row < params.sample.batch {
@@ -145,37 +148,53 @@ unsafe fn way_of(params: &KeptParams, row: u32) -> u32 {
     // SAFETY: `row < B`.
     let (features, temperature) =
         unsafe { (features(params, row), params.sample.temperatures.add(row as usize).read()) };
+    let reports = params.raw.any() | params.processed.any();
+    let filters = Filters::new(&features, temperature).any();
     if params.sample.applies_rules == 0 {
-        let reports = params.raw.any() | params.processed.any();
-        return if reports | !is_drawn(params, &features, temperature) { ALL } else { STANDS };
+        if !reports & is_drawn(params, &features, temperature) {
+            return STANDS;
+        }
+    } else {
+        let is_listed = !params.sample.listed.is_null() && shortlists(&features, temperature);
+        if is_listed | !filters {
+            return STANDS;
+        }
     }
-    let is_listed = !params.sample.listed.is_null() && shortlists(&features, temperature);
-    if is_listed || !Filters::new(&features, temperature).any() {
-        return STANDS;
-    }
-    let has_sum = !params.sample.partials[1].is_null();
-    if has_sum && crate::nucleus::serves(&features, temperature) { NUCLEUS } else { ALL }
+    let few = may_serve(&features, temperature) & sums_suffice(params, filters);
+    if few { FEW } else { ALL }
+}
+
+/// Whether the sampling kernel has summed up weights: of values that neither a transform nor what
+/// it does not apply itself changes.
+#[inline(always)]
+fn has_sums(params: &KeptParams) -> bool {
+    let [of_model, of_row] = params.sample.partials;
+    !of_model.is_null() | !of_row.is_null()
+}
+
+/// Whether the sums that there are do for a row, with filters or without, and for what is to be
+/// reported of it.
+#[inline(always)]
+fn sums_suffice(params: &KeptParams, filters: bool) -> bool {
+    let KeptParams { sample, raw, processed, .. } = params;
+    let [has_model, has_row] = sample.partials.map(|partials| !partials.is_null());
+    let needs_row = filters | processed.any();
+    let entropies = !raw.entropies.is_null() | !processed.entropies.is_null();
+    let sieves = sample.n_partials / sieve::WARPS;
+    let are_accurate = n_tiles_v(sample.first_token, sample.vocab) <= sieves * MOST_TILES;
+    (has_row | !needs_row) & (has_model | !raw.any()) & !entropies & are_accurate
 }
 
 /// Whether what the sampling kernel drew for a row stands: it has no more than reports to come.
 #[inline(always)]
 fn is_drawn(params: &KeptParams, features: &RowFeatures, temperature: f32) -> bool {
-    transform(params) == LogitTransform::NONE && !asks(features, temperature)
+    !params.transform.get().changes() && !asks(features, temperature)
 }
 
 /// Whether a row asks for anything that makes it a kept one.
 #[inline(always)]
 pub fn asks(features: &RowFeatures, temperature: f32) -> bool {
     rules::any(features) | Filters::new(features, temperature).any()
-}
-
-#[inline(always)]
-fn transform(params: &KeptParams) -> LogitTransform {
-    LogitTransform {
-        softcap: if params.softcap > 0.0 { Some(params.softcap) } else { None },
-        scale: params.scale,
-        scale_first: params.scale_first != 0,
-    }
 }
 
 /// Finishes a row: first its own distribution, and its tokens; then the model's.

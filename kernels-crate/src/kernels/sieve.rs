@@ -18,8 +18,8 @@
 //!
 //! The result is exact: each test compares bounds, and every step rounds monotonically.
 //!
-//! Where rows have rules, the tile begins with them (`rules.rs`); where log-sum-exps are
-//! wanted, with sums of its values (`weigh.rs`).
+//! A tile begins with its values (`values.rs`); where log-sum-exps are wanted, with sums of them
+//! (`weigh.rs`), and where rows have rules, with these (`rules.rs`).
 //!
 //! *Shared memory*: `abi::sieve::bytes` for each 128 threads: rows, queues, hints, sums, rules.
 //!
@@ -31,6 +31,7 @@ mod listing;
 mod rules;
 mod scan;
 mod store;
+mod values;
 mod weigh;
 
 pub(super) use rules::Marks;
@@ -39,10 +40,10 @@ use super::finish::Workspace;
 use super::sample_simt::row_params;
 use super::schedule::Tile;
 use crate::abi::sieve::{HINT_BYTES, PAIR_BYTES, PLACE_BYTES, QUEUE, ROW_BYTES, THREADS, WARPS};
-use crate::abi::{SampleParams, TILE_V, sieve};
+use crate::abi::{SampleParams, sieve};
 use crate::arch;
 use crate::gumbel::Hint;
-use crate::philox::{GROUP, NoiseKey, PAIR, PAIR_BIT, Subkey};
+use crate::philox::{GROUP, NoiseKey, PAIR, Subkey};
 use crate::score::RowParams;
 
 /// Sums as one thread holds them: `M_TILES` tiles of 16 rows, of each
@@ -304,7 +305,9 @@ impl<'a, const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
     ) -> Marks {
         // SAFETY: the caller's promise.
         unsafe {
-            self.to_values(sums, tile);
+            self.add_bias(sums, tile);
+            self.transform(sums);
+            self.take_out(sums, tile);
             self.weigh(sums, first_row);
             let marks = self.apply_rules(sums, first_row);
             if unset || !self.applies_rules() {
@@ -340,44 +343,6 @@ impl<'a, const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
                 arch::warps_barrier(self.barrier, THREADS);
             }
             sieve.scan(values, marks, tile, first_row, draw);
-        }
-    }
-
-    /// Adds the bias to the sums and takes tokens outside the vocabulary out.
-    #[inline(always)]
-    unsafe fn to_values(&self, sums: &mut Sums<M_TILES, N_TILES>, tile: Tile) {
-        // Opaque: what follows would be computed before, and cost registers until then.
-        let sieve = self.afresh();
-        let vocab = arch::opaque(self.params.vocab) as i64;
-        let whole = tile.vocab_row >= 0 && tile.vocab_row + TILE_V as i64 <= vocab;
-        if whole && self.params.bias.is_null() {
-            return;
-        }
-        let mut m = 0;
-        while m < M_TILES {
-            let mut member = 0;
-            while member < PAIR {
-                let line = sieve.line(m) + member as u32 * PAIR_BIT;
-                let row = tile.vocab_row + line as i64;
-                let present = row >= 0 && row < vocab;
-                let mut bias = 0.0;
-                if present && !self.params.bias.is_null() {
-                    // SAFETY: `row` is one of `[V]`.
-                    bias = unsafe { self.params.bias.add(row as usize).read() };
-                }
-                let mut fragment = 0;
-                while fragment < N_TILES {
-                    let mut column = 0;
-                    while column < 2 {
-                        let sum = &mut sums[m][fragment][member * 2 + column];
-                        *sum = if present { *sum + bias } else { f32::NEG_INFINITY };
-                        column += 1;
-                    }
-                    fragment += 1;
-                }
-                member += 1;
-            }
-            m += 1;
         }
     }
 }

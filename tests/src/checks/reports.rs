@@ -21,6 +21,7 @@ macro_rules! reports_checks {
             what_is_not_wanted_is_empty, a_gap_of_40_is_a_logprob_of_minus_40,
             equal_tokens_have_equal_ranks, the_logprob_of_infinity_is_not_a_number,
             a_row_without_a_token_reports_none, logprobs_alone_are_the_oracles,
+            reports_of_few_values_are_the_oracles,
             logprobs_alone_of_what_is_not_finite,
         }
     };
@@ -54,25 +55,36 @@ fn near(found: f32, expected: f64, what: &str) {
     assert!(is_near(found, expected), "{what}: {found}, the oracle's {expected}");
 }
 
-/// Holds the report of a row against its values in `f64`, which are exact.
+/// Holds what is wanted of a row's report against its values in `f64`, which are exact.
 fn assert_true(case: &Case, row: usize, output: &Output, report: &Report, y: &[f64], t: f64) {
     let (first, draws) = (case.head.first_token, case.draws as usize);
     let what = |what: &str| format!("{}, row {row}: {what}", case.name);
     let (lse, entropy) = summary(y, t);
     let logprob = |at: usize| y[at] / t - lse;
-    near(report.log_sum_exps[row], lse, &what("log-sum-exp"));
-    near(report.entropies[row], entropy, &what("entropy"));
+    let Wanted { logprobs, ranks, entropies, best, .. } = report.wanted;
+    if logprobs {
+        near(report.log_sum_exps[row], lse, &what("log-sum-exp"));
+    }
+    if entropies {
+        near(report.entropies[row], entropy, &what("entropy"));
+    }
     for draw in row * draws..(row + 1) * draws {
-        let at = (output.tokens[draw] - first) as usize;
-        near(report.logprobs[draw], logprob(at), &what("logprob"));
-        let rank = y.iter().filter(|&&other| other >= y[at]).count();
-        assert_eq!(report.ranks[draw] as usize, rank, "{}", what("rank"));
+        let token = output.tokens[draw];
+        let at = (token != NO_TOKEN).then(|| (token - first) as usize);
+        if logprobs {
+            near(report.logprobs[draw], at.map_or(f64::NEG_INFINITY, logprob), &what("logprob"));
+        }
+        if ranks {
+            let rank = at.map_or(0, |at| y.iter().filter(|&&other| other >= y[at]).count());
+            assert_eq!(report.ranks[draw] as usize, rank, "{}", what("rank"));
+        }
     }
     let mut order: Vec<usize> = (0..y.len()).filter(|&at| y[at] > f64::NEG_INFINITY).collect();
     order.sort_by(|&a, &b| y[b].total_cmp(&y[a]));
-    let best = &report.best_tokens[row * 20..][..20];
-    let best_logprobs = &report.best_logprobs[row * 20..][..20];
-    for (n, (&token, &p)) in best.iter().zip(best_logprobs).enumerate() {
+    let best = best as usize;
+    let best_tokens = &report.best_tokens[row * best..][..best];
+    let best_logprobs = &report.best_logprobs[row * best..][..best];
+    for (n, (&token, &p)) in best_tokens.iter().zip(best_logprobs).enumerate() {
         let Some(&at) = order.get(n) else {
             assert_eq!((token, p), (NO_TOKEN, f32::NEG_INFINITY), "{}", what("best"));
             continue;
@@ -82,19 +94,20 @@ fn assert_true(case: &Case, row: usize, output: &Output, report: &Report, y: &[f
     }
 }
 
+/// Holds what is wanted of both distributions against the oracle.
+fn assert_both(case: &Case, output: &Output) {
+    for (row, params) in case.rows.iter().enumerate() {
+        let t = if params.temperature > 0.0 { f64::from(params.temperature) } else { 1.0 };
+        assert_true(case, row, output, &output.processed, &values(case, row).values, t);
+        assert_true(case, row, output, &output.raw, &raw_values(case, row).values, 1.0);
+    }
+}
+
 /// Every part of both reports, in `f64`.
 pub fn reports_are_the_oracles(panel: &mut Panel) {
     for (seed, vocab, first_token) in [(1, 300, 0), (2, 1_000, 77), (3, 3_000, 0), (4, 12, 5)] {
         let case = case(seed, vocab, first_token);
-        panel.sample_each(&case, |_, output| {
-            for (row, params) in case.rows.iter().enumerate() {
-                let y = values(&case, row).values;
-                let t = if params.temperature > 0.0 { f64::from(params.temperature) } else { 1.0 };
-                assert_true(&case, row, output, &output.processed, &y, t);
-                let x = raw_values(&case, row).values;
-                assert_true(&case, row, output, &output.raw, &x, 1.0);
-            }
-        });
+        panel.sample_each(&case, |_, output| assert_both(&case, output));
         // And they agree with each other.
         panel.sample(&case);
     }
@@ -188,8 +201,19 @@ const LOGPROBS_ALONE: [(Wanted, Wanted); 3] = [
     (Wanted::LOGPROBS, Wanted::LOGPROBS),
 ];
 
+/// What sums of weights and few values are enough for.
+const OF_FEW: Wanted = Wanted { logprobs: true, ranks: true, entropies: false, best: 20 };
+
+/// Ways to want no more than that.
+const NO_ENTROPIES: [(Wanted, Wanted); 4] = [
+    (OF_FEW, Wanted::NONE),
+    (Wanted::NONE, OF_FEW),
+    (OF_FEW, Wanted { best: 3, ranks: false, ..OF_FEW }),
+    (Wanted { ranks: true, ..Wanted::NONE }, Wanted { best: 1, ..Wanted::NONE }),
+];
+
 /// Rows of all temperatures, with filters and without, and no rules.
-pub fn logprobs_alone_are_the_oracles(panel: &mut Panel) {
+fn unruled_cases() -> impl Iterator<Item = Case> {
     let filtered = [(3, 700, 0), (6, 1_000, 77)].map(|(seed, vocab, first)| {
         random_case(seed, vocab, first).select(&(0..40).collect::<Vec<_>>())
     });
@@ -197,37 +221,36 @@ pub fn logprobs_alone_are_the_oracles(panel: &mut Panel) {
         let case = case(seed, vocab, first);
         Case { rules: Vec::new(), rows: rows_of(24, &[1.0, 0.0, 30.0, 120.0, 1e4]), ..case }
     });
-    for (at, case) in filtered.into_iter().chain(plain).enumerate() {
+    filtered.into_iter().chain(plain)
+}
+
+/// Of all such rows.
+pub fn logprobs_alone_are_the_oracles(panel: &mut Panel) {
+    for (at, case) in unruled_cases().enumerate() {
         let (raw, processed) = LOGPROBS_ALONE[at % 3];
         let case = case.with_reports(raw, processed);
-        panel.sample_each(&case, |_, output| {
-            for (row, params) in case.rows.iter().enumerate() {
-                let t = if params.temperature > 0.0 { f64::from(params.temperature) } else { 1.0 };
-                let model = (&output.raw, raw_values(&case, row).values, 1.0);
-                for (report, y, t) in [model, (&output.processed, values(&case, row).values, t)] {
-                    assert_logprobs(&case, row, output, report, &y, t);
-                }
-            }
-        });
+        panel.sample_each(&case, |_, output| assert_both(&case, output));
         // And they agree with each other.
         panel.sample(&case);
     }
 }
 
-/// Holds log-probabilities, if they are wanted, against the row's values in `f64`.
-fn assert_logprobs(case: &Case, row: usize, output: &Output, report: &Report, y: &[f64], t: f64) {
-    if !report.wanted.logprobs {
-        return;
-    }
-    let what = |what: &str| format!("{}, row {row}: {what}", case.name);
-    let (lse, _) = summary(y, t);
-    near(report.log_sum_exps[row], lse, &what("log-sum-exp"));
-    let draws = case.draws as usize;
-    for draw in row * draws..(row + 1) * draws {
-        let token = output.tokens[draw];
-        let at = token.wrapping_sub(case.head.first_token) as usize;
-        let expected = if token == NO_TOKEN { f64::NEG_INFINITY } else { y[at] / t - lse };
-        near(report.logprobs[draw], expected, &what("logprob"));
+/// Of such rows, and of larger vocabularies, with top_p alone or without filters.
+pub fn reports_of_few_values_are_the_oracles(panel: &mut Panel) {
+    let large = [(9, 20_000, 0), (10, 5_000, 77)].map(|(seed, vocab, first)| {
+        let rows = rows_of(24, &[30.0, 0.0, 100.0, 10.0, 400.0]).into_iter();
+        let shares = [0.9, 1.0, 0.5, 0.99];
+        let rows = rows.enumerate().map(|(at, row)| row.with_top_p(shares[at % 4]));
+        Case { rules: Vec::new(), rows: rows.collect(), ..case(seed, vocab, first) }
+    });
+    for (at, case) in unruled_cases().chain(large).enumerate() {
+        for way in [at % 4, (at + 2) % 4] {
+            let (raw, processed) = NO_ENTROPIES[way];
+            let case = case.clone().with_reports(raw, processed);
+            panel.sample_each(&case, |_, output| assert_both(&case, output));
+            // And they agree with each other.
+            panel.sample(&case);
+        }
     }
 }
 

@@ -22,9 +22,14 @@ pub(crate) const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
 const TARGET: &str = "nvptx64-nvidia-cuda";
 
 /// The MIR pass JumpThreading copies `asm!` into both sides of a branch; rustc's own
-/// LLVM passes would run before `asm!` is marked convergent.
-const RUSTFLAGS: [&str; 3] =
-    ["-Cno-prepopulate-passes", "-Zmir-enable-passes=-JumpThreading", "-Zlocation-detail=none"];
+/// LLVM passes would run before `asm!` is marked convergent. What is unused in a kernel no
+/// native build tells.
+const RUSTFLAGS: [&str; 4] = [
+    "-Cno-prepopulate-passes",
+    "-Zmir-enable-passes=-JumpThreading",
+    "-Zlocation-detail=none",
+    "-Dunused",
+];
 
 /// A compiler that can build `core` for the GPU, and LLVM tools of its own major version.
 pub(crate) struct Compiler {

@@ -178,6 +178,39 @@ pub unsafe fn copy_box(target: u32, map: u64, column: u32, row: i32, barrier: u3
     }
 }
 
+/// [`copy_box`] of what is not read again, or soon: it is the first to leave the L2 cache, and what
+/// is shared there stays ("createpolicy", `L2::evict_first`).
+///
+/// # Safety
+/// As [`copy_box`].
+#[inline(always)]
+pub unsafe fn copy_box_once(target: u32, map: u64, column: u32, row: i32, barrier: u32) {
+    /// What `createpolicy.fractional.L2::evict_first` makes for all of an access.
+    const EVICT_FIRST: u64 = 0x12F0_0000_0000_0000;
+    anchor();
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!(
+            "{{",
+            ".reg .pred one;",
+            "elect.sync _|one, 0xffffffff;",
+            concat!(
+                "@one cp.async.bulk.tensor.2d.shared::cluster.global.tile",
+                ".mbarrier::complete_tx::bytes.L2::cache_hint ",
+                "[{}], [{}, {{{}, {}}}], [{}], {};"
+            ),
+            "}}",
+            in(reg32) target,
+            in(reg64) map,
+            in(reg32) column,
+            in(reg32) row,
+            in(reg32) barrier,
+            in(reg64) EVICT_FIRST,
+            options(nostack)
+        );
+    }
+}
+
 /// [`copy_box`] to the same addresses in every block of the cluster named in `blocks`,
 /// completing on each one's barrier.
 ///

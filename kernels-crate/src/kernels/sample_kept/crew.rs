@@ -267,16 +267,8 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
                     ns[rank] = (&raw const (*theirs).n).read();
                     rank += 1;
                 }
-                // The thread's key of all is one of the block's that `before` and `of` tell.
-                let (mut sum, mut before, mut of) = (0, 0, 0);
-                let mut rank = 0;
-                while rank < RANKS {
-                    let is_behind = thread >= sum;
-                    before = if is_behind { sum } else { before };
-                    of = if is_behind { rank as u32 } else { of };
-                    sum += ns[rank];
-                    rank += 1;
-                }
+                let sum = ns.iter().sum();
+                let (of, before) = block_of(&ns, thread);
                 if thread < sum {
                     let theirs = self.exchange(of).cast::<Gathered>();
                     let from = (&raw const (*theirs).keys).cast::<Key>();
@@ -299,6 +291,21 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
         let mine = unsafe { (&raw mut (*self.shared).exchanges).cast::<Exchange>() };
         arch::of_block(mine.wrapping_add(self.turn as usize), rank)
     }
+}
+
+/// Where the blocks of a cluster have so many items each, the block that has the item `at` of all,
+/// and how many come before that block's.
+#[inline(always)]
+pub(super) fn block_of(counts: &[u32; RANKS], at: u32) -> (u32, u32) {
+    let (mut of, mut before, mut end, mut rank) = (0, 0, 0, 0);
+    while rank < RANKS {
+        let is_behind = at >= end;
+        before = if is_behind { end } else { before };
+        of = if is_behind { rank as u32 } else { of };
+        end += counts[rank];
+        rank += 1;
+    }
+    (of, before)
 }
 
 /// The key of a token's value; adding 0 makes −0 a 0.

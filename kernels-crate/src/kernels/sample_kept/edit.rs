@@ -3,17 +3,16 @@
 //! those of its slice.
 
 use super::crew::{Crew, key};
+use super::features;
 use super::view::{Slice, TOGETHER, View};
-use super::{features, transform};
 use crate::abi::kept::{RowFeatures, THREADS};
 use crate::arch;
 use crate::candidate::Key;
 use crate::dims::first_from;
 use crate::kernels::rules;
-use crate::quotient::Lifted;
 use crate::score::token_value;
 use crate::status::Status;
-use crate::transform::{LogitTransform, add_bias};
+use crate::transform::add_bias;
 
 /// What is known of a row's values once they are there.
 #[derive(Clone, Copy)]
@@ -41,10 +40,10 @@ pub(super) unsafe fn load<const CLUSTER: u32>(crew: &mut Crew<CLUSTER>, view: Vi
             if params.slice_in_shared != 0 {
                 crew.leg(|thread| copy_logits(view, slice, thread));
             }
-            if transform(params) != LogitTransform::NONE {
-                let cap = Lifted::new(if params.softcap > 0.0 { params.softcap } else { 1.0 });
+            if params.transform.get().changes() {
+                let cap = params.transform.cap();
                 crew.leg(|thread| {
-                    slice.change(thread, |_, x| transform(params).apply_all(x, cap));
+                    slice.change(thread, |_, x| params.transform.get().apply_all(x, cap));
                 });
             }
             if !params.raw_values.is_null() {

@@ -1,15 +1,16 @@
-//! The rows of a cluster that ask for top_p alone, where the sampling kernel has summed up their
-//! weights: as many at a time as there are blocks. Each block guesses a floor for one of them;
-//! all gather, each of its part of every row; and each finds the nucleus of its own.
+//! The rows of a cluster that few of their values may serve, where the sampling kernel has summed
+//! up their weights: as many at a time as there are blocks. Each block guesses a floor for one of
+//! them; all gather, each of its part of every row; and each finishes its own.
 
 use super::THREADS_LEN;
-use super::crew::{Crew, key};
+use super::crew::{Crew, block_of, key};
 use super::nucleus::{self, Guess};
 use super::view::{Four, TOGETHER};
 use crate::abi::kept::{CLUSTER as LARGEST_CLUSTER, KeptParams, THREADS};
 use crate::arch;
 use crate::candidate::Key;
 use crate::dims::ceil_div;
+use crate::kernels::select::select;
 
 const RANKS: usize = LARGEST_CLUSTER as usize;
 
@@ -18,10 +19,13 @@ const READ: usize = 4;
 
 const FOUR: u32 = TOGETHER as u32;
 
-/// A row to come: nothing is to be done here, its nucleus may be told from few tokens, or it is
-/// finished from all of its values.
+/// Tokens from a thread's fours to its next.
+const STEP: u32 = READ as u32 * FOUR * THREADS;
+
+/// A row to come: nothing is to be done here, it may be finished from few of its values, or it is
+/// finished from all of them.
 pub(super) const STANDS: u32 = 0;
-pub(super) const NUCLEUS: u32 = 1;
+pub(super) const FEW: u32 = 1;
 pub(super) const ALL: u32 = 2;
 
 /// What the blocks of a cluster tell each other.
@@ -30,14 +34,14 @@ pub(super) const ALL: u32 = 2;
 pub(super) struct Told {
     /// Of the block's own row.
     floor: f32,
-    /// Whether that is finished: 0 or 1.
-    is_finished: u32,
+    /// Whether each block's row is finished, 0 or 1, as it has told.
+    is_finished: [u32; RANKS],
     /// How many tokens the block has gathered of each row.
     n: [u32; RANKS],
 }
 
-/// Finishes what it can of the rows whose place in `asked` is [`NUCLEUS`]: their tokens are
-/// written and the place is [`STANDS`] then, else [`ALL`]. Tells whether there were any.
+/// Finishes what it can of the rows whose place in `asked` is [`FEW`]: their tokens are
+/// written and the place is [`STANDS`] then, else [`ALL`].
 ///
 /// # Safety
 /// All threads of the cluster; the module's preconditions; `room` is the block's own, for as many
@@ -50,12 +54,12 @@ pub(super) unsafe fn finish<const CLUSTER: u32>(
     room: (*mut Key, u32),
     asked: *mut u32,
     (first, step): (u32, u32),
-) -> bool {
-    let (mut from, mut any) = (0, false);
+) {
+    let mut from = 0;
     // SAFETY: the caller's promise; places are below the number of threads.
     unsafe {
         while from < THREADS && (from as u64 * step as u64) < (params.sample.batch - first) as u64 {
-            let is_asked = |nth| asked.add((from + nth) as usize).read() == NUCLEUS;
+            let is_asked = |nth| asked.add((from + nth) as usize).read() == FEW;
             let mut n_rows = 0;
             let mut nth = 0;
             while nth < CLUSTER {
@@ -68,18 +72,16 @@ pub(super) unsafe fn finish<const CLUSTER: u32>(
                 let told = (&raw mut (*crew.shared).told).cast::<Told>();
                 crew.leg(|thread| {
                     if thread < n_rows && is_asked(thread) {
-                        let theirs = arch::of_block(told, thread);
-                        let is_finished = (&raw const (*theirs).is_finished).read() != 0;
+                        let is_finished = (&raw const (*told).is_finished).cast::<u32>();
+                        let is_finished = is_finished.add(thread as usize).read() != 0;
                         let place = asked.add((from + thread) as usize);
                         place.write(if is_finished { STANDS } else { ALL });
                     }
                 });
-                any = true;
             }
             from += CLUSTER;
         }
     }
-    any
 }
 
 /// Rows of which each block has one.
@@ -91,7 +93,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// Finishes those that are asked for, if their nuclei are small.
+    /// Finishes those that are asked for, as far as few of their values tell.
     #[inline(always)]
     unsafe fn finish<const CLUSTER: u32>(
         self,
@@ -147,8 +149,11 @@ impl Rows {
                 };
             }
             crew.leg(|thread| {
-                if thread == 0 {
-                    (&raw mut (*told).is_finished).write(is_finished as u32);
+                // Told, not asked for: behind the meeting, no block needs another's memory.
+                if thread < CLUSTER {
+                    let theirs =
+                        (&raw mut (*arch::of_block(told, thread)).is_finished).cast::<u32>();
+                    theirs.add(rank as usize).write(is_finished as u32);
                 }
             });
             meet::<CLUSTER>();
@@ -193,26 +198,43 @@ unsafe fn gather<const CLUSTER: u32>(
             }
             read
         };
+        // False for NaN and `−inf`.
+        let floor = if floor > f32::MIN { floor } else { f32::MIN };
         let mut at = begin + FOUR * thread;
         let mut next = read(at);
         while at < end {
-            let own = next;
-            let own_at = at;
-            at += READ as u32 * FOUR * THREADS;
+            let (own, own_at) = (next, at);
+            at += STEP;
             // On their way while these are looked at.
             next = read(at);
-            let mut i = 0;
-            while i < READ * TOGETHER {
-                let y = own[i / TOGETHER].0[i % TOGETHER];
-                let index = own_at + (i / TOGETHER) as u32 * FOUR * THREADS + (i % TOGETHER) as u32;
-                // False for NaN, and beyond the row may lie anything.
-                if (y >= floor) & (y > f32::NEG_INFINITY) & (index < end) {
-                    let place = arch::block_add_u32(n, 1);
-                    if place < most {
-                        keys.add(place as usize).write(key(index, y));
-                    }
+            let (mut found, mut i) = (0, 0);
+            while i < READ {
+                let first = own_at + i as u32 * FOUR * THREADS;
+                // Beyond the row may lie anything.
+                let there = (1 << core::cmp::min(end.saturating_sub(first), FOUR)) - 1;
+                let mut reached = 0;
+                let mut k = 0;
+                while k < TOGETHER {
+                    reached |= ((own[i].0[k] >= floor) as u32) << k;
+                    k += 1;
                 }
+                found |= (reached & there) << (i as u32 * FOUR);
                 i += 1;
+            }
+            if found == 0 {
+                continue;
+            }
+            let mut place = arch::block_add_u32(n, found.count_ones());
+            while found != 0 {
+                let bit = found.trailing_zeros();
+                found &= found - 1;
+                let index = own_at + bit / FOUR * FOUR * THREADS + bit % FOUR;
+                if place < most {
+                    let four = select(READ, bit / FOUR, |i| own[i].0);
+                    let [y] = select(TOGETHER, bit % FOUR, |k| [four[k]]);
+                    keys.add(place as usize).write(key(index, y));
+                }
+                place += 1;
             }
         }
     }
@@ -249,14 +271,7 @@ unsafe fn collect<const CLUSTER: u32>(
             crew.leg(|thread| {
                 let mut at = thread;
                 while at < n {
-                    let (mut end, mut before, mut from, mut of) = (0, 0, 0, 0);
-                    while of < CLUSTER {
-                        let is_behind = at >= end;
-                        before = if is_behind { end } else { before };
-                        from = if is_behind { of } else { from };
-                        end += counts[of as usize];
-                        of += 1;
-                    }
+                    let (from, before) = block_of(&counts, at);
                     let theirs = arch::of_block(parts, from).add((at - before) as usize);
                     keys.add(at as usize).write(theirs.read());
                     at += THREADS;

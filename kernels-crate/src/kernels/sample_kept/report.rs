@@ -3,6 +3,7 @@
 use super::crew::key;
 use super::measure::KeptRow;
 use crate::abi::NO_TOKEN;
+use crate::abi::kept::ReportParams;
 use crate::arch;
 use crate::candidate::Key;
 use crate::dims::output_index;
@@ -129,24 +130,46 @@ unsafe fn best<const CLUSTER: u32>(of_row: &mut KeptRow<'_, CLUSTER>) {
         let is_writer = of_row.crew.rank() == 0;
         let of_row = &*of_row;
         of_row.crew.leg(|thread| {
-            if !is_writer || thread >= view.report().best {
-                return;
+            if is_writer {
+                let row = (view.row(), view.params.sample.first_token);
+                let logprob = |y| logprob(of_row, y);
+                write_best(&view.report(), row, (keys, n), thread, logprob);
             }
-            let (mut token, mut p, mut place) = (NO_TOKEN, f32::NEG_INFINITY, thread);
-            if thread < n {
-                let key = keys.add(thread as usize).read();
-                token = view.params.sample.first_token + key.token();
-                p = logprob(of_row, key.score());
-                place = 0;
-                let mut i = 0;
-                while i < n {
-                    place += (keys.add(i as usize).read() > key) as u32;
-                    i += 1;
-                }
-            }
-            let at = output_index(view.row(), view.report().best, place) as usize;
-            view.report().best_tokens.add(at).write(token);
-            view.report().best_logprobs.add(at).write(p);
         });
+    }
+}
+
+/// Leg: writes the thread's of the likeliest tokens, of which `n` are listed in any order, and no
+/// token in the places beyond.
+///
+/// # Safety
+/// There are so many keys; the report has places for a row of this index.
+#[inline(always)]
+pub(super) unsafe fn write_best(
+    report: &ReportParams,
+    (row, first_token): (u32, u32),
+    (keys, n): (*const Key, u32),
+    thread: u32,
+    logprob: impl Fn(f32) -> f32,
+) {
+    let (mut token, mut p, mut place) = (NO_TOKEN, f32::NEG_INFINITY, thread);
+    // SAFETY: the caller's promise.
+    unsafe {
+        if thread < n {
+            let key = keys.add(thread as usize).read();
+            token = first_token + key.token();
+            p = logprob(key.score());
+            place = 0;
+            let mut i = 0;
+            while i < n {
+                place += (keys.add(i as usize).read() > key) as u32;
+                i += 1;
+            }
+        }
+        if place < report.best {
+            let at = output_index(row, report.best, place) as usize;
+            report.best_tokens.add(at).write(token);
+            report.best_logprobs.add(at).write(p);
+        }
     }
 }

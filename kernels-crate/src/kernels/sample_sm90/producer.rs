@@ -108,7 +108,7 @@ impl<const CLUSTER: u32> Copies<'_, CLUSTER> {
         unsafe {
             arch::barrier_arrive_expect(full, sm90::stage_bytes(self.tile_b));
             let row = tile.vocab_row as i32;
-            arch::copy_box(target, self.weights_map, self.column(tile, slab), row, full);
+            arch::copy_box_once(target, self.weights_map, self.column(tile, slab), row, full);
         }
     }
 

@@ -1,8 +1,8 @@
 //! Rules: which of a tile's tokens its rows admit, and which are to be edited.
 //!
 //! Tokens that are not admitted become `−inf` before anything is compared. Of a pair with a
-//! listed token the sums stay as they are: it sets no level, always passes, and is edited as
-//! it is drained, by the lanes of a warp together.
+//! listed token the sums stay as they are: it sets no level, always passes, and is edited and
+//! compared as it is drained, by the lanes of a warp together.
 
 use super::{Sieve, Sums};
 use crate::abi::kept::RowFeatures;
@@ -258,9 +258,6 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
         (line, column): (u32, u32),
         row: u32,
     ) -> [f32; PAIR] {
-        if !self.applies_rules() {
-            return values;
-        }
         let mut values = values;
         // SAFETY: the caller's promise.
         unsafe {

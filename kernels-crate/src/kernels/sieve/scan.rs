@@ -6,7 +6,8 @@ use crate::arch;
 use crate::candidate::Leaders;
 use crate::kernels::finish;
 use crate::kernels::schedule::Tile;
-use crate::philox::PAIR;
+use crate::kernels::select::select;
+use crate::philox::{GROUP, PAIR};
 use crate::score::{offer_pair, stays_below, token_value};
 use crate::status::Status;
 
@@ -49,7 +50,9 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
                 if open != 0 && queued < LANES {
                     let slot = open.trailing_zeros();
                     open &= open - 1;
-                    queued = self.enqueue(&select(sums, slot), slot, passed, queued);
+                    let of = |at: usize| sums[at % M_TILES][at / M_TILES];
+                    let values = select(M_TILES * N_TILES, slot, of);
+                    queued = self.enqueue(&values, slot, passed, queued);
                 } else {
                     let n = core::cmp::min(queued, LANES);
                     queued -= n;
@@ -110,9 +113,37 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
             let (line, column) = (place >> 16, place & 0xFFFF);
             if first_row + column < self.params.batch {
                 let base = tile.token.wrapping_add(line);
-                let values = self.edit(values, (line, column), first_row + column);
+                let Some(values) = self.edited(values, (line, column), first_row) else { return };
                 self.offer(values, base, first_row, column, draw);
             }
+        }
+    }
+
+    /// The values of a pair after its row's edits; none if it cannot hold the winner of a row that
+    /// is drawn: one with a listed token has passed unseen. Of other rows all are wanted: what was
+    /// stored of them is not edited.
+    #[inline(always)]
+    unsafe fn edited(
+        &self,
+        values: [f32; PAIR],
+        (line, column): (u32, u32),
+        first_row: u32,
+    ) -> Option<[f32; PAIR]> {
+        if !self.applies_rules() {
+            return Some(values);
+        }
+        let group = (line - self.lines.first) / GROUP;
+        // SAFETY: the caller's promise; the hints and rows of the tile are there.
+        unsafe {
+            let values = self.edit(values, (line, column), first_row + column);
+            if self.kind(column) != Kind::Drawn {
+                return Some(values);
+            }
+            let hint = self.hints().add((group * Self::ROWS + column) as usize).read();
+            let row = self.rows().add(column as usize);
+            let (temperature, level) = ((*row).temperature, (*row).level);
+            let highest = arch::max_or_nan(values[0], values[1]);
+            (!stays_below(highest, temperature, hint.bound(), level)).then_some(values)
         }
     }
 
@@ -143,44 +174,4 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
             }
         }
     }
-}
-
-/// The sums of a slot, bit by bit of its index: registers have no addresses.
-#[inline(always)]
-pub(super) fn select<const M_TILES: usize, const N_TILES: usize>(
-    sums: &Sums<M_TILES, N_TILES>,
-    slot: u32,
-) -> [f32; 4] {
-    // Opaque: LLVM would make them conditions, and those indexed loads.
-    let odd = [0, 1, 2, 3, 4].map(|bit| arch::opaque((slot >> bit & 1).wrapping_neg()));
-    let mut selected = [0.0; 4];
-    let mut i = 0;
-    while i < 4 {
-        let mut all = [0; 32];
-        let mut at = 0;
-        while at < M_TILES * N_TILES {
-            all[at] = sums[at % M_TILES][at / M_TILES][i].to_bits();
-            at += 1;
-        }
-        let half: [u32; 16] = halve(all, odd[0]);
-        let half: [u32; 8] = halve(half, odd[1]);
-        let half: [u32; 4] = halve(half, odd[2]);
-        let half: [u32; 2] = halve(half, odd[3]);
-        let [one]: [u32; 1] = halve(half, odd[4]);
-        selected[i] = f32::from_bits(one);
-        i += 1;
-    }
-    selected
-}
-
-/// Of each two neighbours, the first, or with all bits of `odd` set the second.
-#[inline(always)]
-fn halve<const N: usize, const HALF: usize>(all: [u32; N], odd: u32) -> [u32; HALF] {
-    let mut half = [0; HALF];
-    let mut at = 0;
-    while at < HALF {
-        half[at] = all[2 * at] & !odd | all[2 * at + 1] & odd;
-        at += 1;
-    }
-    half
 }

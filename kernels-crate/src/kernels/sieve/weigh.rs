@@ -1,21 +1,24 @@
 //! Weigh: of each row the sum of a warp's `e^(y/T)`, for reports of log-sum-exps, and for rows
 //! whose nucleus is told from it.
 //!
-//! A fragment at a time, out of registers like a pair that passed: a column's values are eight
+//! Some fragments at a time, out of registers like a pair that passed: a column's values are eight
 //! lanes', and the greatest is the sum's unit. From tile to tile a warp keeps its sums in shared
 //! memory, and leaves them once, at its end: from each tile they would come between the reads of
 //! the weights, a sector here and there.
 
-use super::scan::select;
 use super::{LANES, Sieve, Sums, pair};
 use crate::abi::sieve::WARPS;
 use crate::arch;
 use crate::dims::offset;
+use crate::kernels::select::select;
 use crate::nucleus;
 use crate::partial_sum::{PartialSum, greater, report_temperature, weight};
 
 /// Lanes that each have columns of their own; the others have the same.
 const COLUMN_LANES: u32 = 4;
+
+/// Fragments that are weighed together at most: what one waits for, the others fill.
+const MOST_FRAGMENTS: usize = 2;
 
 /// The distributions: the model's, and the row's.
 const PARTS: u32 = 2;
@@ -149,96 +152,141 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
         }
         let (mut part, parts) = (0, arch::opaque(PARTS));
         while part < parts {
-            let (mut fragment, fragments) = (0, arch::opaque(N_TILES as u32));
+            let (mut first, end) = (0, arch::opaque(N_TILES as u32));
             // SAFETY: the caller's promise.
             let is_wanted = unsafe { self.sums_up(part) };
-            while is_wanted && fragment < fragments && first_row + fragment * 8 < self.params.batch
-            {
+            while is_wanted && first < end && first_row + first * 8 < self.params.batch {
                 // SAFETY: the caller's promise.
-                unsafe { self.weigh_fragment(sums, part, fragment) };
-                fragment += 1;
+                unsafe { self.weigh_fragments(sums, part, first) };
+                first += Self::FRAGMENTS as u32;
             }
             part += 1;
         }
     }
 
-    /// The same for the eight columns of a fragment.
+    /// Fragments that are weighed together.
+    const FRAGMENTS: usize = if N_TILES < MOST_FRAGMENTS { N_TILES } else { MOST_FRAGMENTS };
+
+    /// The same for the eight columns of each fragment from `first` on.
     #[inline(always)]
-    unsafe fn weigh_fragment(&self, sums: &Sums<M_TILES, N_TILES>, part: u32, fragment: u32) {
-        let mut values = [[0.0; 4]; M_TILES];
-        let mut m = 0;
-        while m < M_TILES {
-            values[m] = select(sums, arch::opaque(fragment * M_TILES as u32 + m as u32));
-            m += 1;
+    unsafe fn weigh_fragments(&self, sums: &Sums<M_TILES, N_TILES>, part: u32, first: u32) {
+        let index = first / Self::FRAGMENTS as u32;
+        let mut values = [[[0.0; 4]; M_TILES]; MOST_FRAGMENTS];
+        let mut k = 0;
+        while k < Self::FRAGMENTS {
+            let mut m = 0;
+            while m < M_TILES {
+                let of = |at: usize| sums[m][at * Self::FRAGMENTS + k];
+                values[k][m] = select(N_TILES / Self::FRAGMENTS, index, of);
+                m += 1;
+            }
+            k += 1;
         }
         let sieve = self.afresh();
-        let at = sieve.first_column + fragment * 8;
-        let so_far = sieve.sums(part).wrapping_add(at as usize).cast::<[PartialSum; 2]>();
-        // SAFETY: there is a slot for each column.
-        let before = unsafe { so_far.read() };
-        let mut inverse = [1.0; 2];
-        if part != 0 {
-            // SAFETY: the same.
-            inverse = unsafe { sieve.inverses().add(at as usize).cast::<[f32; 2]>().read() };
+        let at = sieve.first_column + first * 8;
+        let so_far = sieve.sums(part).wrapping_add(at as usize);
+        let so_far = |k: usize| so_far.wrapping_add(k * 8).cast::<[PartialSum; 2]>();
+        let mut before = [[PartialSum::NONE; 2]; MOST_FRAGMENTS];
+        let mut inverse = [[1.0; 2]; MOST_FRAGMENTS];
+        k = 0;
+        while k < Self::FRAGMENTS {
+            // SAFETY: there is a slot for each column.
+            unsafe {
+                before[k] = so_far(k).read();
+                if part != 0 {
+                    let at = at as usize + k * 8;
+                    inverse[k] = sieve.inverses().add(at).cast::<[f32; 2]>().read();
+                }
+            }
+            k += 1;
         }
         let after = sieve.add_over_lanes(before, &values, inverse);
         // Of the lanes with the same columns one writes their sums.
         if sieve.lane() < COLUMN_LANES {
-            // SAFETY: the same. Of a column past the batch, nobody asks for the sum.
-            unsafe { so_far.write(after) };
+            k = 0;
+            while k < Self::FRAGMENTS {
+                // SAFETY: the same. Of a column past the batch, nobody asks for the sum.
+                unsafe { so_far(k).write(after[k]) };
+                k += 1;
+            }
         }
     }
 
-    /// The sums before, and over the values that the warp has of two columns.
+    /// The sums before, and over the values that the warp has of two columns of each fragment.
     #[inline(always)]
     fn add_over_lanes(
         &self,
-        before: [PartialSum; 2],
-        values: &[[f32; 4]; M_TILES],
-        inverse: [f32; 2],
-    ) -> [PartialSum; 2] {
-        let mut highest = before.map(|before| before.highest);
-        let mut m = 0;
-        while m < M_TILES {
-            let [a, b, c, d] = values[m];
-            highest = [greater(greater(highest[0], a), c), greater(greater(highest[1], b), d)];
-            m += 1;
+        before: [[PartialSum; 2]; MOST_FRAGMENTS],
+        values: &[[[f32; 4]; M_TILES]; MOST_FRAGMENTS],
+        inverse: [[f32; 2]; MOST_FRAGMENTS],
+    ) -> [[PartialSum; 2]; MOST_FRAGMENTS] {
+        let mut after = before;
+        let mut k = 0;
+        while k < Self::FRAGMENTS {
+            let mut m = 0;
+            while m < M_TILES {
+                let [a, b, c, d] = values[k][m];
+                let [one, other] = &mut after[k];
+                one.highest = greater(greater(one.highest, a), c);
+                other.highest = greater(greater(other.highest, b), d);
+                m += 1;
+            }
+            k += 1;
         }
         // Lanes `4·g + q` have the columns of `q`.
         let mut distance = arch::opaque(LANES / 2);
         while distance >= COLUMN_LANES {
-            let theirs = self.of_lane(highest, distance);
-            highest = [greater(highest[0], theirs[0]), greater(highest[1], theirs[1])];
+            self.each_column(&mut after, |sum| {
+                sum.highest = greater(sum.highest, self.of_lane(sum.highest, distance));
+            });
             distance /= 2;
         }
         // The sum before is one lane's.
         let own = if self.lane() < COLUMN_LANES { 1.0 } else { 0.0 };
-        let mut sum = [0.0; 2];
-        let mut column = 0;
-        while column < 2 {
-            let weight = |y| weight(y, highest[column], inverse[column]);
-            sum[column] = own * before[column].sum * weight(before[column].highest);
-            m = 0;
-            while m < M_TILES {
-                let [lower, upper] = pair(&values[m], column).map(weight);
-                sum[column] += lower + upper;
-                m += 1;
+        k = 0;
+        while k < Self::FRAGMENTS {
+            let mut column = 0;
+            while column < 2 {
+                let highest = after[k][column].highest;
+                let weight = |y| weight(y, highest, inverse[k][column]);
+                let before = before[k][column];
+                let mut sum = own * before.sum * weight(before.highest);
+                let mut m = 0;
+                while m < M_TILES {
+                    let [lower, upper] = pair(&values[k][m], column).map(weight);
+                    sum += lower + upper;
+                    m += 1;
+                }
+                after[k][column].sum = sum;
+                column += 1;
             }
-            column += 1;
+            k += 1;
         }
         distance = arch::opaque(LANES / 2);
         while distance >= COLUMN_LANES {
-            let theirs = self.of_lane(sum, distance);
-            sum = [sum[0] + theirs[0], sum[1] + theirs[1]];
+            self.each_column(&mut after, |sum| sum.sum += self.of_lane(sum.sum, distance));
             distance /= 2;
         }
-        [0, 1].map(|column| PartialSum { highest: highest[column], sum: sum[column] })
+        after
+    }
+
+    /// Does something with each column's sum.
+    #[inline(always)]
+    fn each_column(
+        &self,
+        sums: &mut [[PartialSum; 2]; MOST_FRAGMENTS],
+        run: impl Fn(&mut PartialSum),
+    ) {
+        let mut at = 0;
+        while at < 2 * Self::FRAGMENTS {
+            run(&mut sums[at / 2][at % 2]);
+            at += 1;
+        }
     }
 
     /// What the lane in that distance has.
     #[inline(always)]
-    fn of_lane(&self, own: [f32; 2], distance: u32) -> [f32; 2] {
-        let lane = self.lane() ^ distance;
-        own.map(|own| f32::from_bits(arch::shuffle_from(own.to_bits(), lane)))
+    fn of_lane(&self, own: f32, distance: u32) -> f32 {
+        f32::from_bits(arch::shuffle_from(own.to_bits(), self.lane() ^ distance))
     }
 }
