@@ -12,6 +12,7 @@ mod short;
 mod spill;
 mod tile;
 mod tiled;
+mod tops;
 mod variant;
 
 use self::pool::Pool;

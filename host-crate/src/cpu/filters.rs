@@ -1,5 +1,6 @@
 //! A row of values, as filters measure it.
 
+use flash_sampling_kernels::abi::kept::RowFeatures;
 use flash_sampling_kernels::candidate::Key;
 use flash_sampling_kernels::deviation::{Sums, Units};
 use flash_sampling_kernels::filters::{Cut, Row};
@@ -12,6 +13,8 @@ pub(super) struct Measured<'a> {
     pub(super) values: &'a [f32],
     /// The greatest value, finite.
     pub(super) highest: f32,
+    /// What it asks for.
+    pub(super) features: &'a RowFeatures,
 }
 
 impl Row for Measured<'_> {
@@ -27,7 +30,14 @@ impl Row for Measured<'_> {
 
     #[inline(always)]
     fn measure(&mut self, temperature: f32) -> Cut {
-        self.ladder.fill((self.values, self.highest), temperature);
+        let RowFeatures { top_k, top_p, eta_cutoff, .. } = *self.features;
+        let values = (self.values, self.highest);
+        // Only what counts up to a goal looks at rungs.
+        if top_k > 0 || top_p < 1.0 {
+            self.ladder.fill(values, temperature);
+        } else {
+            self.ladder.weigh(values, temperature, eta_cutoff > 0.0);
+        }
         self.ladder.all()
     }
 
@@ -73,8 +83,8 @@ mod tests {
     use flash_sampling_kernels::filters::Filters;
     use flash_sampling_kernels::mass::{MassUnit, decay, gap, min_p_floor, share};
 
-    use super::super::ladder::highest_of;
     use super::super::short::Short;
+    use super::super::tops::Tops;
     use super::*;
     use crate::features::row_features;
     use crate::params::{FilterOrder, SamplingParams};
@@ -146,7 +156,7 @@ mod tests {
     #[test]
     fn what_is_kept_is_what_sorting_keeps() {
         let mut state = 7;
-        let mut ladder = Ladder::default();
+        let (mut ladder, mut tops) = (Ladder::default(), Tops::default());
         for case in 0..4_000 {
             let vocab = [1, 2, 5, 100, 128, 300, 1_000][case % 7];
             // From all equal to all apart, some a long way down.
@@ -174,22 +184,23 @@ mod tests {
             params.eta_cutoff = pick(&[0.0, 0.0, 1e-3, 0.03, 1.0]);
             params.filter_order =
                 [FilterOrder::Sequential, FilterOrder::MinPLast, FilterOrder::Joint][case % 3];
-            let highest = highest_of(&values);
+            let highest = tops.find(&values);
             if highest == f32::NEG_INFINITY {
                 continue;
             }
             ladder.clear();
             let features = row_features(&params);
             let filters = Filters::new(&features, params.temperature);
-            let mut row = Measured { ladder: &mut ladder, values: &values, highest };
+            let (ladder, values) = (&mut ladder, &values[..]);
+            let mut row = Measured { ladder, values, highest, features: &features };
             let mut lasts = vec![filters.last_of(&mut row)];
             if Short::serves(&features) {
-                let keys = ladder.best(&values, features.top_k);
-                lasts.push(filters.last_of(&mut Short::new(&values, highest, keys)));
+                let keys = ladder.best(values, &tops, features.top_k);
+                lasts.push(filters.last_of(&mut Short::new(values, highest, keys)));
             }
-            let expected = sorted(&values, &params);
+            let expected = sorted(values, &params);
             for last in lasts {
-                let mut found = sorted(&values, &SamplingParams::new(1.0, 0, 0));
+                let mut found = sorted(values, &SamplingParams::new(1.0, 0, 0));
                 found.retain(|&key| key >= last);
                 assert_eq!(found, expected, "case {case}: {params:?}");
             }

@@ -7,10 +7,11 @@ use flash_sampling_kernels::filters::{Filters, keeps};
 
 use super::Run;
 use super::filters::Measured;
-use super::ladder::{Ladder, highest_of};
+use super::ladder::Ladder;
 use super::short::Short;
 use super::spill::Spill;
 use super::tile::{Span, TILE_V_LEN, highest, offer_row};
+use super::tops::Tops;
 use crate::error::Error;
 use crate::features::row_features;
 use crate::output::{Output, resize};
@@ -23,11 +24,13 @@ use crate::report::Report;
 pub(super) struct Kept {
     /// Which one.
     row: u32,
-    /// `[V]` logits after bias, cap and scale; empty unless a report on them is wanted.
+    /// `[V]` logits after bias, cap and scale; empty unless a report on them is wanted, and the
+    /// row's rules may make values of them that are others.
     pub(super) raw: Spill,
     /// `[V]` values.
     pub(super) values: Spill,
     ladder: Ladder,
+    tops: Tops,
     /// `[S]`.
     pub(super) leaders: Vec<Leaders>,
     /// Of this row alone.
@@ -47,8 +50,11 @@ impl Kept {
             report.clear(1, draws)?;
         }
         self.values.resize(vocab)?;
-        self.raw.resize(if run.raw.any() { vocab } else { 0 })?;
+        let rules = run.inputs.token_rules.get(row as usize);
+        let edits = rules.is_some_and(|rules| rules.edits(&run.rows[row as usize]));
+        self.raw.resize(if run.raw.any() && edits { vocab } else { 0 })?;
         self.ladder.reserve(vocab)?;
+        self.tops.reserve(vocab)?;
         self.leaders.clear();
         resize(&mut self.leaders, draws, Leaders::NONE)
     }
@@ -58,8 +64,8 @@ impl Kept {
     pub(super) fn finish(&mut self, problem: &Problem, rows: &[SamplingParams]) {
         let params = &rows[self.row as usize];
         let values = self.values.values();
-        let highest = highest_of(values);
-        let (ladder, first_token) = (&mut self.ladder, problem.first_token());
+        let (ladder, tops) = (&mut self.ladder, &mut self.tops);
+        let (highest, first_token) = (tops.find(values), problem.first_token());
         ladder.clear();
         let mut last = Key::NONE;
         // Where the highest is infinite, it wins whatever the filters keep.
@@ -67,22 +73,24 @@ impl Kept {
         let filters = Filters::new(&features, params.temperature);
         if filters.any() && highest.is_finite() {
             last = if Short::serves(&features) {
-                let keys = ladder.best(values, features.top_k);
+                let keys = ladder.best(values, tops, features.top_k);
                 filters.last_of(&mut Short::new(values, highest, keys))
             } else {
-                filters.last_of(&mut Measured { ladder, values, highest })
+                filters.last_of(&mut Measured { ladder, values, highest, features: &features })
             };
         }
-        draw(values, last, problem, params, &mut self.leaders);
+        draw((values, tops), last, problem, params, &mut self.leaders);
         let drawn = &self.leaders[..];
         let temperature = if params.temperature > 0.0 { params.temperature } else { 1.0 };
         let processed = (values, highest, first_token);
-        report(ladder, processed, temperature, drawn, &mut self.processed_report);
+        report(ladder, tops, processed, temperature, drawn, &mut self.processed_report);
         if self.raw_report.wanted.any() {
-            ladder.clear();
-            let values = self.raw.values();
-            let raw = (values, highest_of(values), first_token);
-            report(ladder, raw, 1.0, drawn, &mut self.raw_report);
+            let mut raw = processed;
+            if let edited @ [_, ..] = self.raw.values() {
+                ladder.clear();
+                raw = (edited, tops.find(edited), first_token);
+            }
+            report(ladder, tops, raw, 1.0, drawn, &mut self.raw_report);
         }
     }
 
@@ -96,7 +104,7 @@ impl Kept {
 /// Offers the tokens with keys from `last` on to the leaders of each draw.
 #[inline(always)]
 fn draw(
-    values: &[f32],
+    (values, tops): (&[f32], &Tops),
     last: Key,
     problem: &Problem,
     params: &SamplingParams,
@@ -105,8 +113,11 @@ fn draw(
     let keeps = keeps(last);
     for tile in 0..n_tiles_v(problem.first_token(), problem.vocab()) {
         let span = Span::new(problem, tile);
-        let mut kept = [f32::NEG_INFINITY; TILE_V_LEN];
         let n_tokens = span.to - span.from;
+        if !tops.may_reach(span.weights_row, n_tokens, last.score()) {
+            continue;
+        }
+        let mut kept = [f32::NEG_INFINITY; TILE_V_LEN];
         kept[span.from..span.to].copy_from_slice(&values[span.weights_row..][..n_tokens]);
         // Places before the span have no index, and no value either.
         let first_index = (span.weights_row as u32).wrapping_sub(span.from as u32);
@@ -125,6 +136,7 @@ fn draw(
 #[inline(always)]
 fn report(
     ladder: &mut Ladder,
+    tops: &Tops,
     (values, highest, first_token): (&[f32], f32, u32),
     temperature: f32,
     drawn: &[Leaders],
@@ -158,7 +170,9 @@ fn report(
         report.entropies[0] = if is_infinite { f32::NAN } else { ladder.entropy(values) };
     }
     if wanted.best > 0 {
-        for (token, key) in report.best_tokens.iter_mut().zip(ladder.best(values, wanted.best)) {
+        for (token, key) in
+            report.best_tokens.iter_mut().zip(ladder.best(values, tops, wanted.best))
+        {
             *token = key.token();
         }
         for (p, token) in report.best_logprobs.iter_mut().zip(&mut report.best_tokens) {

@@ -10,7 +10,8 @@ use flash_sampling_kernels::filters::{Cut, keeps};
 use flash_sampling_kernels::scale::{self, Scale};
 
 use super::lanes::LANES;
-use super::tile::{TILE_V_LEN, highest};
+use super::tile::TILE_V_LEN;
+use super::tops::Tops;
 use crate::error::Error;
 use crate::output::reserve;
 
@@ -39,8 +40,10 @@ enum Known {
     Nothing,
     /// The sum of the masses.
     Mass,
-    /// Which tokens are on which rung.
+    /// How much of it is on which rung.
     Rungs,
+    /// And how many tokens are.
+    Counts,
 }
 
 impl Default for Ladder {
@@ -107,16 +110,15 @@ impl Ladder {
         self.moment = with_moment.then_some(sum);
     }
 
-    /// Puts every token on its rung at `temperature`, and sums the masses; values and
-    /// temperature as in [`Self::weigh`].
+    /// Puts every token's mass on its rung at `temperature`; values and temperature as in
+    /// [`Self::weigh`].
     #[inline(always)]
     pub(super) fn fill(&mut self, (values, highest): (&[f32], f32), temperature: f32) {
-        if self.known == Known::Rungs && self.scale.temperature() == temperature {
+        if self.known >= Known::Rungs && self.scale.temperature() == temperature {
             return;
         }
         let scale = Scale::new(highest, lowest_of(values), temperature, values.len() as u32);
         (self.known, self.scale, self.moment) = (Known::Rungs, scale, None);
-        self.counts = [0; RUNGS];
         self.masses = [0; RUNGS];
         for values in values.chunks(TILE_V_LEN) {
             let mut rungs = [0; TILE_V_LEN];
@@ -126,12 +128,30 @@ impl Ladder {
                 *rung = scale.rung(gap);
                 *mass = scale.mass(gap);
             }
-            for ((&rung, &mass), &y) in rungs.iter().zip(&masses).zip(values) {
-                self.counts[rung as usize] += u32::from(y > f32::NEG_INFINITY);
+            for (&rung, &mass) in rungs.iter().zip(&masses) {
                 self.masses[rung as usize] += mass;
             }
         }
         self.total = self.masses.iter().sum();
+    }
+
+    /// Counts the tokens on each rung, which have masses.
+    #[inline(always)]
+    fn count(&mut self, values: &[f32]) {
+        if self.known == Known::Counts {
+            return;
+        }
+        self.known = Known::Counts;
+        self.counts = [0; RUNGS];
+        for values in values.chunks(TILE_V_LEN) {
+            let mut rungs = [0; TILE_V_LEN];
+            for (rung, &y) in rungs.iter_mut().zip(values) {
+                *rung = self.scale.rung(self.scale.gap(y));
+            }
+            for (&rung, &y) in rungs.iter().zip(values) {
+                self.counts[rung as usize] += u32::from(y > f32::NEG_INFINITY);
+            }
+        }
     }
 
     /// `ln` of a token's probability.
@@ -157,7 +177,11 @@ impl Ladder {
     /// The mean gap of tokens that are kept, each counted by its weight.
     #[inline(always)]
     pub(super) fn mean_gap(&self, values: &[f32], kept: Cut) -> f32 {
-        self.scale.mean_gap(self.moment(values, kept), kept.mass)
+        let moment = match self.moment {
+            Some(moment) if kept.last == Key::NONE => moment,
+            _ => self.moment(values, kept),
+        };
+        self.scale.mean_gap(moment, kept.mass)
     }
 
     /// The sum of gaps times weights of tokens that are kept, as a mass.
@@ -173,6 +197,24 @@ impl Ladder {
             }
             for moment in moments {
                 sum += moment;
+            }
+        }
+        sum
+    }
+
+    /// The mass of the tokens down to a key.
+    #[inline(always)]
+    fn mass_from(&self, values: &[f32], last: Key) -> u64 {
+        let (scale, keeps) = (self.scale, keeps(last));
+        let mut sum = 0;
+        for (first, values) in (0..).step_by(TILE_V_LEN).zip(values.chunks(TILE_V_LEN)) {
+            let mut masses = [0; TILE_V_LEN];
+            for (place, (mass, &y)) in masses.iter_mut().zip(values).enumerate() {
+                let kept = scale.mass(scale.gap(y));
+                *mass = if keeps(first + place as u32, y) { kept } else { 0 };
+            }
+            for mass in masses {
+                sum += mass;
             }
         }
         sum
@@ -194,6 +236,9 @@ impl Ladder {
         if last <= kept.last {
             return kept;
         }
+        if self.known < Known::Rungs {
+            return Cut { last, mass: self.mass_from(values, last) };
+        }
         let rung = self.scale.rung(self.scale.gap(last.score()));
         self.gather(values, rung);
         self.keys.retain(|&key| key >= last);
@@ -203,6 +248,7 @@ impl Ladder {
     /// The `n` likeliest tokens; `n ≥ 1`.
     #[inline(always)]
     pub(super) fn likeliest(&mut self, values: &[f32], n: u32) -> Cut {
+        self.count(values);
         let Some((rung, left)) = reach(&self.counts, n) else { return self.all() };
         self.gather(values, rung);
         let (scale, before) = (self.scale, self.mass_above(rung));
@@ -239,11 +285,10 @@ impl Ladder {
     /// The keys of the `n` likeliest tokens, or of all if there are fewer, in descending order;
     /// `n ≥ 1`. They reach the `n`th of the greatest values of tiles.
     #[inline(always)]
-    pub(super) fn best(&mut self, values: &[f32], n: u32) -> &[Key] {
+    pub(super) fn best(&mut self, values: &[f32], tops: &Tops, n: u32) -> &[Key] {
         let nth = n as usize - 1;
         self.keys.clear();
-        for (tile, values) in (0..).zip(values.chunks(TILE_V_LEN)) {
-            let greatest = highest_of(values);
+        for (tile, &greatest) in (0..).zip(tops.of_tiles()) {
             if greatest > f32::NEG_INFINITY {
                 self.keys.push(Key::new(greatest + 0.0, tile));
             }
@@ -253,7 +298,13 @@ impl Ladder {
             let (_, tile, _) = self.keys.select_nth_unstable_by_key(nth, |&key| Reverse(key));
             least = tile.score();
         }
-        self.collect(values, |y| (y >= least) & (y > f32::NEG_INFINITY));
+        self.keys.clear();
+        let tiles = values.chunks(TILE_V_LEN).zip(tops.of_tiles()).enumerate();
+        for (tile, (values, &greatest)) in tiles {
+            if greatest >= least {
+                self.push(tile, values, |y| (y >= least) & (y > f32::NEG_INFINITY));
+            }
+        }
         if nth < self.keys.len() {
             self.keys.select_nth_unstable_by_key(nth, |&key| Reverse(key));
             self.keys.truncate(n as usize);
@@ -273,20 +324,26 @@ impl Ladder {
     #[inline(always)]
     fn collect(&mut self, values: &[f32], wanted: impl Fn(f32) -> bool) {
         self.keys.clear();
-        for (first, values) in (0..).step_by(TILE_V_LEN).zip(values.chunks(TILE_V_LEN)) {
+        for (tile, values) in values.chunks(TILE_V_LEN).enumerate() {
             // Most pieces have none, which vector instructions tell.
             let mut any = false;
             for &y in values {
                 any |= wanted(y);
             }
-            if !any {
-                continue;
+            if any {
+                self.push(tile, values, &wanted);
             }
-            for (index, &y) in (first..).zip(values) {
-                if wanted(y) {
-                    // Adding 0 makes −0 a 0.
-                    self.keys.push(Key::new(y + 0.0, index));
-                }
+        }
+    }
+
+    /// Adds the keys of those values of a tile that are `wanted`.
+    #[inline(always)]
+    fn push(&mut self, tile: usize, values: &[f32], wanted: impl Fn(f32) -> bool) {
+        let first = (tile * TILE_V_LEN) as u32;
+        for (index, &y) in (first..).zip(values) {
+            if wanted(y) {
+                // Adding 0 makes −0 a 0.
+                self.keys.push(Key::new(y + 0.0, index));
             }
         }
     }
@@ -321,17 +378,6 @@ fn sum_of(scale: Scale, keys: &[Key]) -> u64 {
         sum += mass_of(scale, key);
     }
     sum
-}
-
-/// The greatest value; none is NaN.
-#[inline(always)]
-pub(super) fn highest_of(values: &[f32]) -> f32 {
-    let (tiles, rest) = values.as_chunks::<TILE_V_LEN>();
-    let mut greatest = rest.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    for tile in tiles {
-        greatest = greatest.max(highest(tile));
-    }
-    greatest
 }
 
 /// The least value above `−inf`, at most that of `+inf`; none is NaN.
