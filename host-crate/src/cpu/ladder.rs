@@ -167,54 +167,37 @@ impl Ladder {
     /// `−Σ p·ln p`.
     #[inline(always)]
     pub(super) fn entropy(&self, values: &[f32]) -> f32 {
-        let moment = match self.moment {
-            Some(moment) => moment,
-            None => self.moment(values, self.all()),
-        };
-        self.scale.entropy(moment, self.total)
+        self.scale.entropy(self.moment(values, self.all()), self.total)
     }
 
     /// The mean gap of tokens that are kept, each counted by its weight.
     #[inline(always)]
     pub(super) fn mean_gap(&self, values: &[f32], kept: Cut) -> f32 {
-        let moment = match self.moment {
-            Some(moment) if kept.last == Key::NONE => moment,
-            _ => self.moment(values, kept),
-        };
-        self.scale.mean_gap(moment, kept.mass)
+        self.scale.mean_gap(self.moment(values, kept), kept.mass)
     }
 
     /// The sum of gaps times weights of tokens that are kept, as a mass.
     #[inline(always)]
     fn moment(&self, values: &[f32], kept: Cut) -> u64 {
-        let (scale, keeps) = (self.scale, keeps(kept.last));
-        let mut sum = 0;
-        for (first, values) in (0..).step_by(TILE_V_LEN).zip(values.chunks(TILE_V_LEN)) {
-            let mut moments = [0; TILE_V_LEN];
-            for (place, (moment, &y)) in moments.iter_mut().zip(values).enumerate() {
-                let kept = scale.moment(scale.gap(y));
-                *moment = if keeps(first + place as u32, y) { kept } else { 0 };
-            }
-            for moment in moments {
-                sum += moment;
-            }
+        match self.moment {
+            Some(moment) if kept.last == Key::NONE => moment,
+            _ => self.sum_from(values, kept.last, |gap| self.scale.moment(gap)),
         }
-        sum
     }
 
-    /// The mass of the tokens down to a key.
+    /// The sum over the tokens down to a key of what their gaps give.
     #[inline(always)]
-    fn mass_from(&self, values: &[f32], last: Key) -> u64 {
+    fn sum_from(&self, values: &[f32], last: Key, of: impl Fn(f32) -> u64) -> u64 {
         let (scale, keeps) = (self.scale, keeps(last));
         let mut sum = 0;
         for (first, values) in (0..).step_by(TILE_V_LEN).zip(values.chunks(TILE_V_LEN)) {
-            let mut masses = [0; TILE_V_LEN];
-            for (place, (mass, &y)) in masses.iter_mut().zip(values).enumerate() {
-                let kept = scale.mass(scale.gap(y));
-                *mass = if keeps(first + place as u32, y) { kept } else { 0 };
+            let mut summands = [0; TILE_V_LEN];
+            for (place, (summand, &y)) in summands.iter_mut().zip(values).enumerate() {
+                let own = of(scale.gap(y));
+                *summand = if keeps(first + place as u32, y) { own } else { 0 };
             }
-            for mass in masses {
-                sum += mass;
+            for summand in summands {
+                sum += summand;
             }
         }
         sum
@@ -237,7 +220,8 @@ impl Ladder {
             return kept;
         }
         if self.known < Known::Rungs {
-            return Cut { last, mass: self.mass_from(values, last) };
+            let mass = self.sum_from(values, last, |gap| self.scale.mass(gap));
+            return Cut { last, mass };
         }
         let rung = self.scale.rung(self.scale.gap(last.score()));
         self.gather(values, rung);

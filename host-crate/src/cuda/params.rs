@@ -4,7 +4,7 @@ use std::ptr::{null_mut, with_exposed_provenance_mut};
 
 use flash_sampling_kernels::abi::kept::{KeptParams, ReportParams};
 use flash_sampling_kernels::abi::{SampleParams, WorkspaceLayout};
-use flash_sampling_kernels::transform::TransformParams;
+use flash_sampling_kernels::transform::{LogitTransform, TransformParams};
 
 use super::driver::Address;
 use super::{RawOperands, RawReport};
@@ -20,6 +20,11 @@ fn at<T>(address: Address) -> *mut T {
 /// The same, or null.
 fn at_if<T>(wanted: bool, address: Address) -> *mut T {
     if wanted { at(address) } else { null_mut() }
+}
+
+/// The transform, of the kernel that applies it.
+fn transform_if(applies: bool, transform: LogitTransform) -> TransformParams {
+    if applies { TransformParams::new(transform) } else { TransformParams::NONE }
 }
 
 /// Parameters of the sampling kernel, which leaves values behind for the one that finishes
@@ -54,11 +59,7 @@ pub(super) fn sample_params(
         features: at_if(asked.of_rows(), operands.features),
         skips_banned: (!asked.raw.any()).into(),
         applies_rules: plan.applies_rules.into(),
-        transform: if plan.applies_transform {
-            TransformParams::new(asked.transform)
-        } else {
-            TransformParams::NONE
-        },
+        transform: transform_if(plan.applies_transform, asked.transform),
         ..problem.sample_params()
     }
 }
@@ -78,11 +79,7 @@ pub(super) fn kept_params(
         raw: report_params(raw, &operands.raw),
         processed: report_params(processed, &operands.processed),
         raw_values: at_if(raw_values.is_some(), operands.kept + raw_values.unwrap_or_default()),
-        transform: if plan.applies_transform {
-            TransformParams::NONE
-        } else {
-            TransformParams::new(transform)
-        },
+        transform: transform_if(!plan.applies_transform, transform),
         slice_in_shared: finish.is_some_and(|finish| finish.slice_in_shared).into(),
     }
 }

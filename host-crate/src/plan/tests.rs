@@ -155,12 +155,14 @@ fn features_add_one_kernel_and_memory_for_values() {
     );
 }
 
+/// Of a problem with 1,000 tokens, on an H200.
+fn plan_with(batch: u64, features: Features, forced: Option<&str>) -> Plan {
+    let problem = Problem::builder(batch, 1_000, 64).features(features).build().unwrap();
+    Plan::for_gpu(&problem, &H200, forced).unwrap()
+}
+
 #[test]
 fn rules_alone_are_applied_at_once_where_tiles_are_small() {
-    let plan = |batch, features, forced: Option<&str>| {
-        let problem = Problem::builder(batch, 1_000, 64).features(features).build().unwrap();
-        Plan::for_gpu(&problem, &H200, forced).unwrap()
-    };
     let rules = Features { rules: true, ..Features::NONE };
     for (batch, forced, at_once) in [
         (1, None, true),
@@ -169,14 +171,14 @@ fn rules_alone_are_applied_at_once_where_tiles_are_small() {
         (65, Some("mma_b64_bf16"), true),
         (1, Some("simt"), false),
     ] {
-        let plan_finish = plan(batch, rules, forced).finish;
+        let plan_finish = plan_with(batch, rules, forced).finish;
         assert_eq!(plan_finish.is_none(), at_once, "{batch} {forced:?}");
-        assert_eq!(plan(batch, rules, forced).applies_rules, at_once, "{batch} {forced:?}");
+        assert_eq!(plan_with(batch, rules, forced).applies_rules, at_once, "{batch} {forced:?}");
     }
     let raw = Wanted { ranks: true, ..Wanted::NONE };
-    assert!(!plan(1, Features { raw, ..rules }, None).applies_rules);
-    assert!(!plan(1, Features::NONE, None).applies_rules);
-    let both = plan(1, Features { filters: true, ..rules }, None);
+    assert!(!plan_with(1, Features { raw, ..rules }, None).applies_rules);
+    assert!(!plan_with(1, Features::NONE, None).applies_rules);
+    let both = plan_with(1, Features { filters: true, ..rules }, None);
     assert!(both.applies_rules && both.finish.is_some());
 }
 
@@ -192,10 +194,7 @@ fn a_transform_is_applied_at_once_where_tiles_are_small() {
         (64, Some("mma_b64_bf16"), false),
         (1, Some("simt"), false),
     ] {
-        let plan = |features| {
-            let problem = Problem::builder(batch, 1_000, 64).features(features).build().unwrap();
-            Plan::for_gpu(&problem, &H200, forced).unwrap()
-        };
+        let plan = |features| plan_with(batch, features, forced);
         let alone = plan(capped);
         assert_eq!(alone.applies_transform, at_once, "{batch} {forced:?}");
         assert_eq!(alone.finish.is_none(), at_once, "{batch} {forced:?}");
@@ -225,10 +224,6 @@ fn a_transform_is_applied_at_once_where_tiles_are_small() {
 
 #[test]
 fn log_probabilities_alone_keep_no_values_where_tiles_are_small() {
-    let plan = |batch, features, forced: Option<&str>| {
-        let problem = Problem::builder(batch, 1_000, 64).features(features).build().unwrap();
-        Plan::for_gpu(&problem, &H200, forced).unwrap()
-    };
     let raw = Wanted::LOGPROBS;
     let alone = Features { raw, ..Features::NONE };
     for (batch, features, forced, sums_up) in [
@@ -243,21 +238,21 @@ fn log_probabilities_alone_keep_no_values_where_tiles_are_small() {
         (1, Features { rules: true, ..alone }, None, false),
         (1, Features { processed: Wanted { best: 1, ..raw }, ..alone }, None, false),
     ] {
-        let plan = plan(batch, features, forced);
+        let plan = plan_with(batch, features, forced);
         assert_eq!(plan.log_sum_exp.is_some(), sums_up, "{batch} {features:?} {forced:?}");
         assert_eq!(plan.finish.is_none(), sums_up && !features.filters, "{batch} {features:?}");
     }
-    let name = |features| plan(64, features, None).variant.name();
+    let name = |features| plan_with(64, features, None).variant.name();
     assert_eq!(name(alone), "sm90_b64_sums_bf16");
     assert_eq!(name(Features { rules: true, ..alone }), "sm90_b64_bf16");
-    let one = plan(1, alone, None);
+    let one = plan_with(1, alone, None);
     let Partials { n, begin, of_all_rows, .. } = one.partials.unwrap();
     // Eight tiles, one of four warps for each block; the sums lie behind the values.
     assert_eq!((one.grid, one.log_sum_exp.unwrap().grid, n), (8, 1, 32));
     assert_eq!((begin, one.kept_bytes), ([Some(4_000), None], 4_000 + 32 * 8));
     assert!(!of_all_rows);
     assert!(one.to_string().contains("\nthen             flash_sampling_log_sum_exp\n"));
-    let both = plan(2, Features { processed: raw, filters: true, ..alone }, None);
+    let both = plan_with(2, Features { processed: raw, filters: true, ..alone }, None);
     let behind_lists = 2 * 2 * 4_000;
     let second = behind_lists + 2 * 32 * 8;
     let partials = both.partials.unwrap();
@@ -269,9 +264,9 @@ fn log_probabilities_alone_keep_no_values_where_tiles_are_small() {
 #[test]
 fn weights_are_summed_up_for_filters_where_values_stay_as_they_are() {
     let begin = |batch, features, forced: Option<&str>| {
-        let problem = Problem::builder(batch, 1_000, 64).features(features).build().unwrap();
-        let plan = Plan::for_gpu(&problem, &H200, forced).unwrap();
-        plan.partials.map(|partials| partials.begin.map(|begin| begin.is_some()))
+        plan_with(batch, features, forced)
+            .partials
+            .map(|partials| partials.begin.map(|begin| begin.is_some()))
     };
     let filters = Features { filters: true, ..Features::NONE };
     let ranks = Wanted { ranks: true, ..Wanted::NONE };

@@ -148,6 +148,25 @@ pub unsafe fn barrier_arrive_expect(barrier: u32, bytes: u32) {
     }
 }
 
+/// The statement of a copy of a box, by one lane: modifiers, and the operands that they ask for.
+macro_rules! one_lane_copies {
+    ($modifiers:literal, $more:literal, $($operands:tt)*) => {
+        asm!(
+            "{{",
+            ".reg .pred one;",
+            "elect.sync _|one, 0xffffffff;",
+            concat!(
+                "@one cp.async.bulk.tensor.2d.shared::cluster.global.tile",
+                ".mbarrier::complete_tx::bytes", $modifiers,
+                " [{}], [{}, {{{}, {}}}], [{}]", $more, ";"
+            ),
+            "}}",
+            $($operands)*
+            options(nostack)
+        )
+    };
+}
+
 /// One lane of the warp starts the copy of a box to shared memory; it completes on
 /// `barrier` ("cp.async.bulk.tensor"). Elements outside the tensor arrive as zeros.
 ///
@@ -159,21 +178,13 @@ pub unsafe fn copy_box(target: u32, map: u64, column: u32, row: i32, barrier: u3
     anchor();
     // SAFETY: the caller's promise.
     unsafe {
-        asm!(
-            "{{",
-            ".reg .pred one;",
-            "elect.sync _|one, 0xffffffff;",
-            concat!(
-                "@one cp.async.bulk.tensor.2d.shared::cluster.global.tile",
-                ".mbarrier::complete_tx::bytes [{}], [{}, {{{}, {}}}], [{}];"
-            ),
-            "}}",
+        one_lane_copies!(
+            "", "",
             in(reg32) target,
             in(reg64) map,
             in(reg32) column,
             in(reg32) row,
             in(reg32) barrier,
-            options(nostack)
         );
     }
 }
@@ -190,23 +201,14 @@ pub unsafe fn copy_box_once(target: u32, map: u64, column: u32, row: i32, barrie
     anchor();
     // SAFETY: the caller's promise.
     unsafe {
-        asm!(
-            "{{",
-            ".reg .pred one;",
-            "elect.sync _|one, 0xffffffff;",
-            concat!(
-                "@one cp.async.bulk.tensor.2d.shared::cluster.global.tile",
-                ".mbarrier::complete_tx::bytes.L2::cache_hint ",
-                "[{}], [{}, {{{}, {}}}], [{}], {};"
-            ),
-            "}}",
+        one_lane_copies!(
+            ".L2::cache_hint", ", {}",
             in(reg32) target,
             in(reg64) map,
             in(reg32) column,
             in(reg32) row,
             in(reg32) barrier,
             in(reg64) EVICT_FIRST,
-            options(nostack)
         );
     }
 }
@@ -221,23 +223,14 @@ pub unsafe fn copy_box_to(target: u32, map: u64, column: u32, row: i32, barrier:
     anchor();
     // SAFETY: the caller's promise.
     unsafe {
-        asm!(
-            "{{",
-            ".reg .pred one;",
-            "elect.sync _|one, 0xffffffff;",
-            concat!(
-                "@one cp.async.bulk.tensor.2d.shared::cluster.global.tile",
-                ".mbarrier::complete_tx::bytes.multicast::cluster ",
-                "[{}], [{}, {{{}, {}}}], [{}], {};"
-            ),
-            "}}",
+        one_lane_copies!(
+            ".multicast::cluster", ", {}",
             in(reg32) target,
             in(reg64) map,
             in(reg32) column,
             in(reg32) row,
             in(reg32) barrier,
             in(reg16) blocks,
-            options(nostack)
         );
     }
 }
