@@ -10,6 +10,7 @@ use flash_sampling_kernels::abi::kept::{
 use flash_sampling_kernels::abi::{NO_TOKEN, SampleParams};
 use flash_sampling_kernels::kernels::sample_kept::{Shared, sample_kept};
 use flash_sampling_kernels::partial_sum::{PartialSum, greater, report_temperature, weight};
+use flash_sampling_tests::inputs::Lists;
 use flash_sampling_tests::panel::is_near;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -25,6 +26,8 @@ struct Rows {
     logits: Vec<Vec<f32>>,
     features: Vec<RowFeatures>,
     temperatures: Vec<f32>,
+    /// What the features point to.
+    lists: Vec<Lists>,
 }
 
 /// How they are finished.
@@ -36,6 +39,8 @@ struct How {
     with_margins: bool,
     /// Of the model's distribution and each row's.
     reports: [bool; 2],
+    /// Whether the sampling kernel has applied no rules, though there are no reports.
+    rules_are_left: bool,
 }
 
 /// What a kernel writes for some rows.
@@ -51,25 +56,25 @@ struct Outputs {
 struct Report {
     ranks: Vec<u32>,
     best_tokens: Vec<u32>,
-    /// Log-sum-exps, logprobs, those of the best.
-    floats: [Vec<f32>; 3],
+    /// Log-sum-exps, logprobs, those of the best, entropies.
+    floats: [Vec<f32>; 4],
 }
 
 impl Report {
     fn new(batch: usize, best: u32) -> Self {
         let (draws, best) = (batch * DRAWS, batch * best as usize);
-        let floats = [batch, draws, best].map(|n| vec![-9.0; n]);
+        let floats = [batch, draws, best, batch].map(|n| vec![-9.0; n]);
         Self { ranks: vec![!0; draws], best_tokens: vec![!1; best], floats }
     }
 
     fn params(&mut self, best: u32) -> ReportParams {
-        let [log_sum_exps, logprobs, best_logprobs] =
+        let [log_sum_exps, logprobs, best_logprobs, entropies] =
             self.floats.each_mut().map(|floats| floats.as_mut_ptr());
         ReportParams {
             log_sum_exps,
             logprobs,
             ranks: self.ranks.as_mut_ptr(),
-            entropies: null_mut(),
+            entropies,
             best_tokens: self.best_tokens.as_mut_ptr(),
             best_logprobs,
             best,
@@ -83,7 +88,12 @@ impl Report {
         let pairs = self.floats.iter().flatten().zip(other.floats.iter().flatten());
         for (&found, &expected) in pairs {
             let are_none = found.is_nan() && expected.is_nan();
-            assert!(are_none || is_near(found, expected.into()), "{what}: {found}, {expected}");
+            assert!(
+                are_none || is_near(found, expected.into()),
+                "{what}: {found}, {expected} {:?} {:?}",
+                self.floats,
+                other.floats
+            );
         }
     }
 }
@@ -125,7 +135,7 @@ impl Rows {
     }
 
     fn finish(&self, how: How) -> Outputs {
-        let How { factor, blocks, with_margins, reports: wanted } = how;
+        let How { factor, blocks, with_margins, reports: wanted, rules_are_left } = how;
         let batch = self.logits.len();
         let stride = values_stride(self.vocab) as usize;
         // What lies behind a row's values may be anything.
@@ -163,7 +173,7 @@ impl Rows {
             hidden: 1,
             draws: DRAWS as u32,
             first_token: self.first_token,
-            applies_rules: (wanted == [false; 2]).into(),
+            applies_rules: (wanted == [false; 2] && !rules_are_left).into(),
             ..SampleParams::NONE
         };
         let [raw, processed] = [0, 1].map(|part| {
@@ -206,11 +216,29 @@ fn random_rows(rng: &mut SmallRng, case: usize, vocab: u32, batch: usize) -> Row
         logits,
         features: (0..batch).map(features).collect(),
         temperatures: (0..batch).map(temperatures).collect(),
+        lists: Vec::new(),
+    }
+}
+
+/// What a row may ask for whose filters keep some of its likeliest tokens.
+fn cut(rng: &mut SmallRng) -> RowFeatures {
+    let mut any = |choices: &[f32]| choices[rng.random_range(0..choices.len())];
+    let (top_k, min_p) = (any(&[1.0, 5.0, 50.0, 300.0, 0.0]) as u32, any(&[0.0, 0.02, 0.3, 1.0]));
+    RowFeatures {
+        top_k: if min_p == 0.0 { top_k.max(1) } else { top_k },
+        min_p,
+        top_p: any(&[1.0, 0.9, 0.4]),
+        epsilon_cutoff: any(&[0.0, 0.0, 3e-3]),
+        eta_cutoff: any(&[0.0, 0.0, 3e-3]),
+        top_n_sigma: any(&[0.0, 0.0, 1.0, 2.5]),
+        options: any(&[0.0, 0.0, 1.0, 4.0]) as u32,
+        ..RowFeatures::NONE
     }
 }
 
 /// Without sums of weights, and without reports.
-const EXACT: How = How { factor: None, blocks: 1, with_margins: true, reports: [false; 2] };
+const EXACT: How =
+    How { factor: None, blocks: 1, with_margins: true, reports: [false; 2], rules_are_left: false };
 
 /// With sums.
 const SUMS: How = How { factor: Some(1.0), ..EXACT };
@@ -254,6 +282,54 @@ fn reports_of_few_values_are_those_of_all() {
     }
 }
 
+#[test]
+fn what_filters_keep_of_few_values_is_what_they_keep_of_all() {
+    let mut rng = SmallRng::seed_from_u64(87);
+    for case in 0..84 {
+        let vocab = [1, 3, 60, 513, 3_000, 20_001, 151_936][case % 7];
+        let batch = if vocab > 100_000 { 3 } else { 9 };
+        let mut rows = random_rows(&mut rng, case, vocab, batch);
+        rows.features = (0..batch).map(|_| cut(&mut rng)).collect();
+        let reports = [[true, true], [true, false], [false, true], [false; 2]][case % 4];
+        let expected = rows.finish(How { reports, ..EXACT });
+        let found = rows.finish(How { reports, blocks: 2, ..SUMS });
+        let what = format!("case {case}, V = {vocab}");
+        for (report, other) in found.reports.iter().zip(&expected.reports) {
+            report.assert_near(other, &what);
+        }
+        assert_eq!(found.drawn, expected.drawn, "{what}");
+    }
+}
+
+/// The same of rows with rules: top_p, or what cuts.
+#[test]
+fn rules_count_for_few_values_as_for_all() {
+    let mut rng = SmallRng::seed_from_u64(88);
+    for case in 0..84 {
+        let vocab = [1, 3, 60, 513, 3_000, 20_001, 151_936][case % 7];
+        let batch = if vocab > 100_000 { 3 } else { 9 };
+        let mut rows = random_rows(&mut rng, case, vocab, batch);
+        let lists = rows.logits.iter().map(|y| Lists::new(&mut rng, rows.first_token, y));
+        rows.lists = lists.collect();
+        for row in 0..batch {
+            if row % 3 != 0 {
+                rows.features[row] = cut(&mut rng);
+            }
+            rows.lists[row].add_to(&mut rows.features[row], rng.random_range(0..32));
+        }
+        let reports = [[true, true], [true, false], [false, true], [false; 2]][case % 4];
+        // Nothing applies rules before.
+        let how = How { reports, rules_are_left: true, ..EXACT };
+        let expected = rows.finish(how);
+        let found = rows.finish(How { factor: Some(1.0), blocks: 2, ..how });
+        let what = format!("case {case}, V = {vocab}");
+        for (report, other) in found.reports.iter().zip(&expected.reports) {
+            report.assert_near(other, &what);
+        }
+        assert_eq!(found.drawn, expected.drawn, "{what}");
+    }
+}
+
 /// Rows that ask for more, and rows with a NaN or an infinity, go the other way; none of them
 /// disturbs its neighbors.
 #[test]
@@ -261,9 +337,9 @@ fn other_rows_are_left_to_the_whole_cluster() {
     let mut rng = SmallRng::seed_from_u64(84);
     for case in 0..12 {
         let mut rows = random_rows(&mut rng, case, 5_000, 9);
-        rows.features[1].min_p = 0.01;
+        rows.features[1].top_n_sigma = 1.0;
         rows.features[2] = RowFeatures::NONE;
-        rows.features[3].top_k = 300;
+        rows.features[3].eta_cutoff = 3e-3;
         rows.temperatures[4] = 0.0;
         rows.features[5].options = RowFeatures::FILTERS_AT_ONE;
         rows.logits[6][3_333] = f32::INFINITY;
@@ -293,11 +369,19 @@ fn a_wrong_sum_would_show() {
     let [right, wrong] = [right, wrong].map(|Outputs { drawn: [tokens, ..], .. }| tokens);
     let differ = right.iter().zip(&wrong).filter(|(a, b)| a != b).count();
     assert!(differ >= 5, "{differ} of {} tokens differ", right.len());
+    rows.features[4] = RowFeatures { top_k: 50, ..RowFeatures::NONE };
+    rows.features[5] = RowFeatures { min_p: 0.1, ..RowFeatures::NONE };
+    rows.features[6] = RowFeatures { top_k: 50, top_n_sigma: 1.0, ..RowFeatures::NONE };
+    rows.lists = vec![Lists::new(&mut rng, rows.first_token, &rows.logits[7])];
+    rows.features[7].top_p = 0.9;
+    rows.lists[0].add_to(&mut rows.features[7], 15);
     let reports = [true, true];
     let [right, wrong] = [SUMS, quarter].map(|how| rows.finish(How { reports, ..how }).reports);
-    for (right, wrong) in right.iter().zip(&wrong) {
-        for (right, wrong) in right.floats[0].iter().zip(&wrong.floats[0]) {
-            assert!((right - wrong - 4f32.ln()).abs() < 1e-4, "{right} {wrong}");
+    for (part, (right, wrong)) in right.iter().zip(&wrong).enumerate() {
+        for (row, (right, wrong)) in right.floats[0].iter().zip(&wrong.floats[0]).enumerate() {
+            // After rules, the weights are summed up anew.
+            let factor: f32 = if (part, row) == (1, 7) { 1.0 } else { 4.0 };
+            assert!((right - wrong - factor.ln()).abs() < 1e-4, "{right} {wrong}");
         }
     }
 }

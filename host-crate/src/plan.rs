@@ -63,8 +63,8 @@ pub struct Plan {
     /// The kernel behind these that finishes reports of log-sum-exps: on a GPU, where those and
     /// log-probabilities are all that is to be reported, and the variant's kernel sums up.
     pub log_sum_exp: Option<LogSumExp>,
-    /// Sums of weights that the variant's kernel leaves for the other two: for reports without
-    /// entropies, and for rows that ask for top_p alone.
+    /// Sums of weights that the variant's kernel leaves for the other two: for reports, and for
+    /// rows with filters that few of their values may serve.
     pub partials: Option<Partials>,
     /// Every other variant of the machine's kind, with why it does not run.
     pub refused: Vec<Refusal>,

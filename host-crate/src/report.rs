@@ -49,9 +49,8 @@ impl Wanted {
 /// The *raw* one is the model's: `softmax` of the logits after bias, cap and scale. The
 /// *processed* one is the row's: after its rules and penalties, at its temperature, or at 1
 /// if that is 0, and before the filters.
-/// On a GPU, without entropies of either, log-sum-exps and log-probabilities may be told from sums
-/// in floating point, within 1e-5 and a millionth of themselves where they were measured, 6e-5 at
-/// worst ([`Plan::partials`](crate::Plan::partials)); all else has the same bits everywhere.
+/// On a GPU log-sum-exps, log-probabilities and entropies may be told from sums in floating point,
+/// within 1e-5 and a millionth of themselves where they were measured, 6e-5 at worst ([`Plan::partials`](crate::Plan::partials)); all else has the same bits everywhere.
 /// Of a row with a logit of `+inf` the log-probabilities and the entropy are NaN.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]

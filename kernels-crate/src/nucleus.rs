@@ -10,10 +10,12 @@
 //! one of them, are known from any tokens down to a floor.
 
 use crate::abi::kept::RowFeatures;
+use crate::filters::Filters;
 use crate::kernels::rules;
 use crate::mass::{decay, share};
 use crate::partial_sum::{PartialSum, report_temperature};
 use crate::scale::Scale;
+use crate::shortlist;
 
 /// By how much of itself the sum of weights of a row may differ from that of its masses, for
 /// sieves of at most [`MOST_TILES`] tiles: each tile may round a sum six times and rescale it by
@@ -33,8 +35,12 @@ pub const BINS: u32 = 128;
 /// Ranges for a gap of 1.
 const BINS_PER_NAT: f32 = 4.0;
 
-/// Tokens of the sample that the floor leaves above it at least: of fewer nothing is told.
-const LEAST_ABOVE: u32 = 24;
+/// Tokens of the sample that the floor leaves above it at least: of fewer nothing is told of
+/// masses, or of counts.
+const LEAST_ABOVE: [u32; 2] = [24, 8];
+
+/// So many times the tokens that are counted are to lie above it, too.
+const TIMES_COUNTED: f32 = 2.0;
 
 /// Part of the mass beyond the nucleus that may lie below the floor.
 const BELOW: f32 = 0.5;
@@ -47,23 +53,50 @@ const SUM_BITS: u32 = 48;
 
 const SUM_MASK: u64 = (1 << SUM_BITS) - 1;
 
-/// Whether a row asks for top_p and for nothing else.
+/// Whether a row's filters are top_p and nothing else.
 #[inline(always)]
 pub fn serves(features: &RowFeatures, temperature: f32) -> bool {
-    (features.top_p < 1.0) & (temperature > 0.0) & may_serve(features, temperature)
+    let is_alone = (features.top_p < 1.0) & !by_value(features);
+    is_alone & (temperature > 0.0) & may_serve(features, temperature)
 }
 
-/// Whether a row asks for nothing, but for top_p perhaps.
+/// Whether few of a row's tokens may tell what it asks for: what its filters keep, if it has any,
+/// follows from the likeliest tokens, and the sum of all weights.
 #[inline(always)]
 pub fn may_serve(features: &RowFeatures, temperature: f32) -> bool {
-    let RowFeatures { top_k, min_p, top_n_sigma, .. } = *features;
     let RowFeatures { epsilon_cutoff, eta_cutoff, options, .. } = *features;
-    let by_value = (top_k > 0) | (min_p > 0.0) | (top_n_sigma > 0.0);
     let by_cutoff = (epsilon_cutoff > 0.0) | (eta_cutoff > 0.0);
     let at_one = options & RowFeatures::FILTERS_AT_ONE != 0;
-    // Where nothing is drawn, the filters are off.
-    let filters = (by_value | by_cutoff | at_one) & (temperature > 0.0);
-    !(filters | rules::any(features)) & (report_temperature(temperature) >= LEAST_TEMPERATURE)
+    let by_mass = (features.top_p < 1.0) & !by_cutoff & !at_one;
+    let is_told = shortlist::cuts(features) | by_mass & !by_value(features);
+    let filters = Filters::new(features, temperature).any();
+    // What rules admit or change is told of rows that are drawn from few tokens.
+    let has_rules = rules::any(features);
+    let is_ruled = has_rules & filters & features.allow_list.is_null();
+    (is_told | !filters)
+        & (!has_rules | is_ruled)
+        & (report_temperature(temperature) >= LEAST_TEMPERATURE)
+}
+
+/// Whether filters compare values.
+#[inline(always)]
+fn by_value(features: &RowFeatures) -> bool {
+    let RowFeatures { top_k, min_p, top_n_sigma, .. } = *features;
+    (top_k > 0) | (min_p > 0.0) | (top_n_sigma > 0.0)
+}
+
+/// Whether `n` tokens from a floor on, above which all are, tell what the filters of a row keep of
+/// it: one that nothing else tells it of than the likeliest tokens. `highest` is its highest value.
+#[inline(always)]
+pub fn suffices(
+    features: &RowFeatures,
+    temperature: f32,
+    (n, floor): (u32, f32),
+    highest: f32,
+) -> bool {
+    let counted = (features.top_k > 0) & (n >= features.top_k);
+    let least = shortlist::floor(features, temperature, highest, f32::NEG_INFINITY);
+    counted | (least >= floor)
 }
 
 /// The masses, the least and the greatest that it may be, with which a nucleus is complete.
@@ -86,17 +119,32 @@ pub struct Sample {
     temperature: f32,
     /// Bins for a difference of 1.
     bins_for_one: f32,
+    /// The fewest tokens of it that may lie above.
+    least_above: u32,
 }
 
 impl Sample {
-    /// `n` tokens of a row of `vocab`, at most 2¹⁴; a share of 1 is none, of which any mass may
-    /// lie below the floor.
+    /// `n` tokens of a row of `vocab`, at most 2¹⁴, for the likeliest of the row with the share
+    /// `top_p` of its mass, and for the `count` likeliest; a share of 1 is none, of which any mass
+    /// may lie below the floor.
     #[inline(always)]
-    pub fn new(n: u32, vocab: u32, whole: PartialSum, temperature: f32, top_p: f32) -> Self {
-        let below = BELOW * (1.0 - top_p) * whole.sum * (n as f32 / vocab as f32);
+    pub fn new(
+        n: u32,
+        vocab: u32,
+        whole: PartialSum,
+        temperature: f32,
+        (top_p, count): (f32, u32),
+    ) -> Self {
+        let part = n as f32 / vocab as f32;
+        let below = BELOW * (1.0 - top_p) * whole.sum * part;
         let most_below = if top_p < 1.0 { (below * ONE) as u64 } else { SUM_MASK };
         let (highest, bins_for_one) = (whole.highest, BINS_PER_NAT / temperature);
-        Self { n, vocab, most_below, highest, temperature, bins_for_one }
+        let [for_mass, for_count] = LEAST_ABOVE;
+        // No more than there are tokens.
+        let counted = TIMES_COUNTED * count as f32 * part;
+        let counted = if counted < n as f32 { counted as u32 } else { n };
+        let least_above = if top_p < 1.0 { for_mass } else { for_count } + counted;
+        Self { n, vocab, most_below, highest, temperature, bins_for_one, least_above }
     }
 
     /// The bin of a value, which is not NaN.
@@ -121,7 +169,7 @@ impl Sample {
     #[inline(always)]
     pub fn may_end(&self, beyond: u64) -> bool {
         let (count, mass) = (beyond >> SUM_BITS, beyond & SUM_MASK);
-        (mass <= self.most_below) & (count as u32 + LEAST_ABOVE <= self.n)
+        (mass <= self.most_below) & (count as u32 + self.least_above <= self.n)
     }
 
     /// How many of the row's tokens lie above it then, about, by the sum of the bin, too.
@@ -192,7 +240,7 @@ mod tests {
     fn floor(values: &[f32], temperature: f32, top_p: f32) -> (f32, usize, f64) {
         let whole = whole(values, temperature);
         let sampled = values.iter().step_by((VOCAB / SAMPLED) as usize).take(SAMPLED as usize);
-        let sample = Sample::new(SAMPLED, VOCAB, whole, temperature, top_p);
+        let sample = Sample::new(SAMPLED, VOCAB, whole, temperature, (top_p, 0));
         let mut counts = [0; BINS as usize];
         sampled.for_each(|&y| counts[sample.bin(y) as usize] += 1);
         let mut beyond = 0;

@@ -121,6 +121,14 @@ pub fn weight(y: f32, highest: f32, inverse: f32) -> f32 {
     exp2_approx(if y == highest { 0.0 } else { exponent })
 }
 
+/// `e^((y − unit)/T)`, and its `−log₂` as that was rounded: so what is found from both is of one
+/// distribution, at nearly that temperature. `unit` is finite.
+#[inline(always)]
+pub fn weight_and_depth(y: f32, unit: f32, inverse: f32) -> [f32; 2] {
+    let exponent = greater(LEAST_EXPONENT, (y - unit) * (inverse * LOG2_E));
+    [exp2_approx(exponent), -exponent]
+}
+
 /// The temperature that a report measures at: 1 for a greedy row.
 #[inline(always)]
 pub fn report_temperature(temperature: f32) -> f32 {

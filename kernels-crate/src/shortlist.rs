@@ -62,10 +62,17 @@ pub struct Tally {
 /// Whether a row's shortlist has all that its filters and its draw need.
 #[inline(always)]
 pub fn serves(features: &RowFeatures, temperature: f32) -> bool {
-    let joint = features.options & RowFeatures::JOINT != 0 && needs_masses(features);
     let is_cut = counts(features) | cuts_by_min_p(features);
     let by_sigma = features.top_n_sigma > 0.0;
-    (temperature > 0.0) & !by_sigma & !joint & is_cut
+    (temperature > 0.0) & is_cut & !by_sigma & cuts(features)
+}
+
+/// Whether what a row's filters keep follows from its likeliest tokens, and how far all spread.
+#[inline(always)]
+pub fn cuts(features: &RowFeatures) -> bool {
+    let joint = features.options & RowFeatures::JOINT != 0 && needs_masses(features);
+    let is_cut = (features.top_k > 0) | cuts_by_min_p(features);
+    !joint & is_cut
 }
 
 /// Whether filters compare masses.

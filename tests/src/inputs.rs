@@ -7,15 +7,15 @@
 
 use std::sync::Arc;
 
-use flash_sampling::{
-    Dtype, Inputs, LogitTransform, MatrixRef, Operand, SamplingParams, TokenRules, Wanted, bf16,
-    f16,
-};
+use flash_sampling::{Dtype, Inputs, LogitTransform, MatrixRef, Operand, SamplingParams};
+use flash_sampling::{TokenRules, Wanted, bf16, f16};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
+mod lists;
 pub mod mixes;
 mod rules;
 
+pub use lists::Lists;
 pub use rules::Rules;
 
 /// Largest size of an exact input.

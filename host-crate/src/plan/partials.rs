@@ -32,11 +32,12 @@ impl Partials {
         Self::suit_reports(problem, variant) || Self::suit_filters(problem, variant)
     }
 
-    /// Whether they would serve its reports, of logits that nothing changes, in one batch tile.
+    /// Whether they would serve its reports, of logits that nothing but rules changes, in one batch
+    /// tile.
     fn suit_reports(problem: &Problem, variant: &Variant) -> bool {
         let features = asked_of_rest(problem, variant);
         let is_one_tile = problem.batch() <= variant.tile_b;
-        is_one_tile && features.wants_no_entropies() && !features.rules
+        is_one_tile && features.wants_reports_alone()
     }
 
     /// Whether they would serve rows with filters, of one batch tile, whose values nothing but

@@ -139,7 +139,10 @@ fn features_add_one_kernel_and_memory_for_values() {
     assert_eq!((with.grid, with.workspace_bytes), (none.grid, none.workspace_bytes));
     assert!(finish.slice_in_shared && finish.raw_values.is_none());
     assert_eq!(finish.grid, 3 * 8, "a cluster a row");
-    assert_eq!(with.kept_bytes, values_bytes);
+    // For three rows, the sums of a block's warps each.
+    let partials = with.partials.unwrap();
+    assert_eq!(partials.begin, [Some(values_bytes), None]);
+    assert_eq!(with.kept_bytes, values_bytes + 3 * u64::from(partials.n) * 8);
     assert!(with.to_string().contains("\nthen             flash_sampling_sample_kept_cluster\n"));
     // There a block has a whole row, which its shared memory does not hold.
     let old = Plan::for_gpu(&problem, &A100, None).unwrap();
@@ -244,7 +247,7 @@ fn log_probabilities_alone_keep_no_values_where_tiles_are_small() {
     }
     let name = |features| plan_with(64, features, None).variant.name();
     assert_eq!(name(alone), "sm90_b64_sums_bf16");
-    assert_eq!(name(Features { rules: true, ..alone }), "sm90_b64_bf16");
+    assert_eq!(name(Features { rules: true, ..Features::NONE }), "sm90_b64_bf16");
     let one = plan_with(1, alone, None);
     let Partials { n, begin, of_all_rows, .. } = one.partials.unwrap();
     // Eight tiles, one of four warps for each block; the sums lie behind the values.
@@ -270,18 +273,18 @@ fn weights_are_summed_up_for_filters_where_values_stay_as_they_are() {
     };
     let filters = Features { filters: true, ..Features::NONE };
     let ranks = Wanted { ranks: true, ..Wanted::NONE };
+    let entropies = Wanted { entropies: true, ..ranks };
     for (batch, features, forced, expected) in [
         (1, filters, None, Some([false, true])),
         (64, filters, None, Some([false, true])),
         (64, Features { rules: true, ..filters }, None, Some([false, true])),
         (33, Features { raw: Wanted::LOGPROBS, ..filters }, None, Some([true, true])),
         (3, Features { raw: Wanted::LOGPROBS, ..filters }, None, Some([true, true])),
-        // With rules, log-probabilities need all values.
-        (64, Features { rules: true, raw: Wanted::LOGPROBS, ..filters }, None, None),
+        (64, Features { rules: true, raw: Wanted::LOGPROBS, ..filters }, None, Some([true, true])),
         (64, Features { processed: ranks, ..filters }, None, Some([false, true])),
         (64, Features { raw: ranks, ..Features::NONE }, None, Some([true, false])),
-        (8, Features { rules: true, processed: ranks, ..filters }, None, None),
-        (8, Features { processed: Wanted { entropies: true, ..ranks }, ..filters }, None, None),
+        (8, Features { rules: true, processed: ranks, ..filters }, None, Some([false, true])),
+        (8, Features { processed: entropies, ..filters }, None, Some([false, true])),
         (65, Features { processed: ranks, ..filters }, None, None),
         (65, filters, None, None),
         (64, filters, Some("mma_b64_bf16"), None),

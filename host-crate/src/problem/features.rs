@@ -58,13 +58,8 @@ impl Features {
         self.wants_reports_alone() && alone(self.raw) && alone(self.processed)
     }
 
-    /// Whether the call wants reports that the sums of weights and few values are enough for: all
-    /// but entropies; and nothing else of all rows.
-    pub(crate) fn wants_no_entropies(&self) -> bool {
-        self.wants_reports_alone() && !self.raw.entropies && !self.processed.entropies
-    }
-
-    fn wants_reports_alone(&self) -> bool {
+    /// Whether the call wants reports, and nothing else of all rows.
+    pub(crate) fn wants_reports_alone(&self) -> bool {
         let reports = self.raw.any() || self.processed.any();
         let none = Self { raw: Wanted::NONE, processed: Wanted::NONE, ..*self };
         reports && !none.of_all_rows()

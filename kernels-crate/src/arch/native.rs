@@ -147,6 +147,22 @@ pub unsafe fn block_add_u32(at: *mut u32, value: u32) -> u32 {
     }
 }
 
+/// `pointer.wrapping_add(n)`.
+#[inline(always)]
+pub fn advance(pointer: *mut f32, n: usize) -> *mut f32 {
+    pointer.wrapping_add(n)
+}
+
+/// Sets bits of a word that the block shares.
+///
+/// # Safety
+/// `at` is valid.
+#[inline(always)]
+pub unsafe fn block_or_u32(at: *mut u32, bits: u32) {
+    // SAFETY: the caller's promise; a block is one thread here.
+    unsafe { at.write(at.read() | bits) };
+}
+
 /// Adds 1 to value `at` of those that the block shares.
 ///
 /// # Safety
@@ -232,10 +248,11 @@ pub unsafe fn load_shared_u32(at: *const u32) -> u32 {
     unsafe { AtomicU32::from_ptr(at.cast_mut()) }.load(Ordering::Relaxed)
 }
 
-/// `2^x` for `x ≤ 0`.
+/// `2^x`.
 #[inline(always)]
 pub fn exp2_approx(x: f32) -> f32 {
-    crate::mass::decay(x * core::f32::consts::LN_2)
+    let of_size = crate::mass::decay(-x.abs() * core::f32::consts::LN_2);
+    if x > 0.0 { 1.0 / of_size } else { of_size }
 }
 
 /// Reads four values, each of which other blocks may be changing.

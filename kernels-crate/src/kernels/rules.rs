@@ -1,13 +1,17 @@
 //! What a row's rules and penalties do to single tokens: which are admitted, and what becomes
 //! of the values of those that a list names.
 
-use core::ptr::null;
+mod lists;
 
-use crate::abi::kept::{RowFeatures, SeenToken, TokenBias};
+pub(super) use lists::{Ids, bans, comes_from, edit, edits, mask_admits};
+
+use lists::{edit_found, seen};
+
+use crate::abi::kept::RowFeatures;
 use crate::abi::{TILE_V, sieve};
 use crate::arch;
 use crate::dims::first_from;
-use crate::transform::{Penalties, add_bias};
+use crate::transform::Penalties;
 
 /// Tokens of a word.
 const WORD: u32 = u32::BITS;
@@ -29,34 +33,6 @@ pub struct TileRules {
 /// Lists of tokens with penalties, and with biases.
 const LISTS: usize = 2;
 const SEEN: u32 = 0;
-
-/// A list of ids in ascending order, alone or each before another word.
-#[derive(Clone, Copy)]
-struct Ids {
-    first: *const u32,
-    n: u32,
-    /// Words from one to the next.
-    stride: u32,
-}
-
-const _: () = assert!(size_of::<SeenToken>() == 8 && size_of::<TokenBias>() == 8);
-
-impl Ids {
-    const NONE: Self = Self { first: null(), n: 0, stride: 1 };
-
-    #[inline(always)]
-    unsafe fn get(&self, at: u32) -> u32 {
-        // SAFETY: the caller's promise: the list has this item.
-        unsafe { self.first.add(at as usize * self.stride as usize).read() }
-    }
-}
-
-#[inline(always)]
-fn seen(features: &RowFeatures) -> Ids {
-    let asks = penalties(features) != Penalties::NONE;
-    let seen = Ids { first: features.seen.cast(), n: features.n_seen, stride: 2 };
-    if asks { seen } else { Ids::NONE }
-}
 
 /// A row's penalties.
 #[inline(always)]
@@ -104,13 +80,8 @@ impl TileRules {
             while list < lists {
                 let ids = match list {
                     0 => Ids { first: features.allow_list, n: features.n_allowed, stride: 1 },
-                    1 => Ids { first: features.ban_list, n: features.n_banned, stride: 1 },
-                    2 => seen(features),
-                    _ => Ids {
-                        first: features.logit_bias.cast(),
-                        n: features.n_logit_bias,
-                        stride: 2,
-                    },
+                    1 => bans(features),
+                    _ => edits(features, list - 2),
                 };
                 let to = if list < 2 { admitted } else { listed.add((list - 2) as usize * words) };
                 let mut at = first_from(ids.n, begin, |at| ids.get(at));
@@ -197,26 +168,8 @@ impl TileRules {
     /// As [`Self::bits`]; `features` are those that `this` was written from.
     #[inline(always)]
     pub unsafe fn edit(this: *const Self, features: &RowFeatures, place: u32, y: f32) -> f32 {
-        let bias_last = features.options & RowFeatures::BIAS_LAST != 0;
-        let mut y = y;
-        // Opaque: one text for each kind of edit.
-        let (mut step, steps) = (0, arch::opaque(LISTS as u32));
-        while step < steps {
-            let list = if bias_last { step } else { 1 - step };
-            // SAFETY: who is listed is at this place of the list.
-            unsafe {
-                if let Some(at) = Self::find(this, list, place) {
-                    if list == SEEN {
-                        let count = (*features.seen.add(at as usize)).count;
-                        y = penalties(features).apply(y, count, bias_last);
-                    } else {
-                        y = add_bias(y, (*features.logit_bias.add(at as usize)).bias);
-                    }
-                }
-            }
-            step += 1;
-        }
-        y
+        // SAFETY: the caller's promise.
+        unsafe { edit_found(features, y, |list| Self::find(this, list, place)) }
     }
 
     /// Index of a token in a list, if it is there: that of the tile's first, and as many as are
@@ -249,6 +202,7 @@ mod tests {
     use std::vec::Vec;
 
     use super::*;
+    use crate::abi::kept::{SeenToken, TokenBias};
 
     fn of_tile(features: &RowFeatures, begin: u32, id_end: u32) -> TileRules {
         let (admitted, listed) = ([0x5555_5555; WORDS], [[0x3333_3333; WORDS]; LISTS]);

@@ -8,8 +8,8 @@
 //!
 //! *Mapping*: first the rows that were listed, a block each. The others the blocks of a cluster
 //! work on together, the cluster's index first, then as many rows further as there are clusters:
-//! where weights were summed up, those that few of their values may serve as many at a time as
-//! there are blocks; and what these leave, one row at a time. Each block has a slice of the row, of
+//! where weights were summed up, those that few of their values may serve (`few.rs`) as many at a
+//! time as there are blocks; and what these leave, one row at a time. Each block has a slice of the row, of
 //! whole vocabulary tiles; its threads take the slice's tokens in turn.
 //!
 //! *Shared memory*: [`Shared`], then the slice, if it is to be there.
@@ -28,38 +28,41 @@
 //! *Measured*: `docs/findings/`.
 
 mod brief;
+mod chosen;
 mod crew;
 mod draw;
 mod edit;
+mod few;
 mod gather;
 mod gathered;
 mod goal;
+mod guess;
 mod halved;
 mod histogram;
 mod measure;
-mod nuclei;
-mod nucleus;
+mod moments;
+mod parts;
 mod ranked;
 mod report;
+mod row;
+mod ruled;
 mod short;
 mod shortlist;
 mod view;
+mod way;
 
 use crew::Crew;
 pub use crew::Shared;
 use measure::KeptRow;
-use nuclei::{ALL, FEW, STANDS};
 use short::Known;
 use view::View;
+use way::Way;
 
 use crate::abi::kept::{KeptParams, RowFeatures, THREADS, slice_len};
-use crate::abi::{n_tiles_v, sieve};
 use crate::arch;
 use crate::candidate::Key;
 use crate::filters::Filters;
 use crate::kernels::rules;
-use crate::nucleus::{MOST_TILES, may_serve};
-use crate::shortlist::serves as shortlists;
 
 const THREADS_LEN: usize = THREADS as usize;
 
@@ -101,20 +104,20 @@ pub unsafe fn sample_kept<const CLUSTER: u32>(
         while row < params.sample.batch {
             // As many rows as there are threads, so that none is waited for alone.
             let (first, step) = (row, clusters);
-            let asked = (&raw mut (*shared).rows).cast::<u32>();
+            let asked = (&raw mut (*shared).rows).cast::<Way>();
             crew.leg(|thread| {
                 let row = thread.saturating_mul(step).saturating_add(first);
                 let is_there = row < params.sample.batch;
-                let way = if is_there { way_of(params, row) } else { STANDS };
+                let way = if is_there { Way::of(params, row) } else { Way::STANDS };
                 asked.add(thread as usize).write(way);
             });
             if has_sums(params) {
-                let room = short::for_keys((slice, words));
-                nuclei::finish::<CLUSTER>(params, (&alone, rank), room, asked, (first, step));
+                let room = (slice, words);
+                few::finish::<CLUSTER>(params, (&alone, rank), room, asked, (first, step));
             }
             let mut at = 0;
             while at < THREADS && row < params.sample.batch {
-                if asked.add(at as usize).read() != STANDS {
+                if asked.add(at as usize).read() != Way::STANDS {
                     finish_row(params, &mut crew, slice, row);
                     any = true;
                 }
@@ -142,47 +145,11 @@ unsafe fn features(params: &KeptParams, row: u32) -> RowFeatures {
     unsafe { features.add(row as usize).read() }
 }
 
-/// What is to be done for a row here. The same in all threads of a cluster.
-#[inline(always)]
-unsafe fn way_of(params: &KeptParams, row: u32) -> u32 {
-    // SAFETY: `row < B`.
-    let (features, temperature) =
-        unsafe { (features(params, row), params.sample.temperatures.add(row as usize).read()) };
-    let reports = params.raw.any() | params.processed.any();
-    let filters = Filters::new(&features, temperature).any();
-    if params.sample.applies_rules == 0 {
-        if !reports & is_drawn(params, &features, temperature) {
-            return STANDS;
-        }
-    } else {
-        let is_listed = !params.sample.listed.is_null() && shortlists(&features, temperature);
-        if is_listed | !filters {
-            return STANDS;
-        }
-    }
-    let few = may_serve(&features, temperature) & sums_suffice(params, filters);
-    if few { FEW } else { ALL }
-}
-
-/// Whether the sampling kernel has summed up weights: of values that neither a transform nor what
-/// it does not apply itself changes.
+/// Whether the sampling kernel has summed up weights: of values that no transform changes any more.
 #[inline(always)]
 fn has_sums(params: &KeptParams) -> bool {
     let [of_model, of_row] = params.sample.partials;
     !of_model.is_null() | !of_row.is_null()
-}
-
-/// Whether the sums that there are do for a row, with filters or without, and for what is to be
-/// reported of it.
-#[inline(always)]
-fn sums_suffice(params: &KeptParams, filters: bool) -> bool {
-    let KeptParams { sample, raw, processed, .. } = params;
-    let [has_model, has_row] = sample.partials.map(|partials| !partials.is_null());
-    let needs_row = filters | processed.any();
-    let entropies = !raw.entropies.is_null() | !processed.entropies.is_null();
-    let sieves = sample.n_partials / sieve::WARPS;
-    let are_accurate = n_tiles_v(sample.first_token, sample.vocab) <= sieves * MOST_TILES;
-    (has_row | !needs_row) & (has_model | !raw.any()) & !entropies & are_accurate
 }
 
 /// Whether what the sampling kernel drew for a row stands: it has no more than reports to come.

@@ -69,7 +69,6 @@ pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize, const SUMS: bool>(
     // SAFETY: the caller's promise; every access is masked by the loader, the
     // epilogue and `finish`.
     unsafe {
-        let workspace = Workspace::new(params, params.batch);
         let sieve_at = mma::stages(tile_b) * mma::stage_bytes(tile_b);
         let sieve = Sieve::<2, N_TILES, SUMS>::new(
             params,
@@ -122,6 +121,8 @@ pub unsafe fn sample_mma<E: MmaElement, const N_TILES: usize, const SUMS: bool>(
             item += blocks;
             // Report once for each run of tiles of one batch tile.
             if item >= schedule.items() || schedule.tile(item).tile_b != tile.tile_b {
+                // Opaque: kept across tiles, it would cost registers.
+                let workspace = Workspace::new(params, arch::opaque(params.batch));
                 let done = workspace.tiles_done(tile.tile_b);
                 if arch::block_arrive(done, tiles_done, schedule.tiles_v) {
                     let rows = (first_row, (first_row + tile_b).min(params.batch));

@@ -269,7 +269,7 @@ impl<'a, const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
             loop {
                 let unset_anywhere = arch::warps_any(unset, self.barrier, THREADS);
                 if draw == 0 {
-                    marks = self.begin_tile(sums, tile, first_row, unset_anywhere);
+                    marks = self.begin_tile(sums, tile, first_row);
                 }
                 self.offer_draw(sums, marks, tile, first_row, draw, unset_anywhere);
                 if self.params.draws == 1 {
@@ -290,8 +290,7 @@ impl<'a, const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
         }
     }
 
-    /// Turns finished sums into values, applies rules, and leaves those in memory that are kept:
-    /// where rules are applied, only of rows that have no level are they (`unset`).
+    /// Turns finished sums into values, applies rules, and leaves those in memory that are kept.
     ///
     /// # Safety
     /// As [`Self::offer_tile`]; the levels are there.
@@ -301,7 +300,6 @@ impl<'a, const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
         sums: &mut Sums<M_TILES, N_TILES>,
         tile: Tile,
         first_row: u32,
-        unset: bool,
     ) -> Marks {
         // SAFETY: the caller's promise.
         unsafe {
@@ -310,9 +308,7 @@ impl<'a, const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
             self.take_out(sums, tile);
             self.weigh(sums, first_row);
             let marks = self.apply_rules(sums, first_row);
-            if unset || !self.applies_rules() {
-                self.store(sums, tile, first_row);
-            }
+            self.store(sums, tile, first_row);
             marks
         }
     }

@@ -152,6 +152,19 @@ pub unsafe fn block_add_u32(at: *mut u32, value: u32) -> u32 {
     before
 }
 
+/// Sets bits of a word in shared memory ("red").
+///
+/// # Safety
+/// `at` is a valid shared pointer.
+#[inline(always)]
+pub unsafe fn block_or_u32(at: *mut u32, bits: u32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("red.relaxed.cta.shared.or.b32 [{}], {};",
+             in(reg32) shared_address(at.cast()), in(reg32) bits, options(nostack));
+    }
+}
+
 /// Adds 1 to value `at` of those in shared memory ("red").
 ///
 /// # Safety

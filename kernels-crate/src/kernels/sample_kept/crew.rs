@@ -1,10 +1,11 @@
 //! What the threads of a cluster do together.
 
 use super::THREADS_LEN;
+use super::few::Told;
 use super::histogram::Histogram;
-use super::nuclei::Told;
 use super::short::ShortRow;
 use super::view::{TOGETHER, View};
+use super::way::Way;
 use crate::abi::kept::{CLUSTER as LARGEST_CLUSTER, THREADS};
 use crate::arch::{self, PerThread};
 use crate::candidate::Key;
@@ -27,7 +28,7 @@ pub struct Shared {
     slots: [[u64; WORDS]; THREADS_LEN / 32],
     pub(super) told: Told,
     /// Of the rows to come, what is to be done for them.
-    pub(super) rows: [u32; THREADS_LEN],
+    pub(super) rows: [Way; THREADS_LEN],
     /// All tokens by their rung.
     pub(super) ladder: Histogram,
     /// Those of a rung, or piece of one, that has too many for the list.

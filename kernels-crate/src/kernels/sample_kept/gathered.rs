@@ -4,7 +4,7 @@ use super::crew::{Crew, LIST, add, key};
 use super::draw::{from_words, merge, to_words, write};
 use super::goal::{find_key, find_place};
 use super::histogram::Histogram;
-use super::nucleus::values_of;
+use super::row::value_after_rules;
 use crate::abi::NO_TOKEN;
 use crate::abi::kept::{KeptParams, THREADS};
 use crate::arch;
@@ -17,6 +17,14 @@ use crate::philox::Subkey;
 use crate::scale::{RUNGS, Scale};
 use crate::score::{RowParams, offer_token};
 use crate::status::Status;
+
+/// Where the key of a token that was drawn is left, of the first [`LIST`].
+#[inline(always)]
+pub(super) fn drawn_key(crew: &Crew<1>, draw: u32) -> *mut Key {
+    // SAFETY: the block's own memory.
+    let masses = unsafe { &raw mut (*crew.shared).masses };
+    masses.cast::<Key>().wrapping_add(draw as usize)
+}
 
 /// A row and the tokens of it that were gathered.
 #[derive(Clone, Copy)]
@@ -31,7 +39,7 @@ pub(super) struct Gathered {
 impl Gathered {
     /// Hands over the thread's keys.
     #[inline(always)]
-    unsafe fn each(&self, thread: u32, mut run: impl FnMut(Key)) {
+    pub(super) unsafe fn each(&self, thread: u32, mut run: impl FnMut(Key)) {
         let mut at = thread;
         while at < self.n {
             // SAFETY: there are so many.
@@ -41,13 +49,27 @@ impl Gathered {
     }
 
     #[inline(always)]
-    fn gap(&self, key: Key) -> f32 {
+    pub(super) fn gap(&self, key: Key) -> f32 {
         self.scale.capped_gap(key.score())
     }
 
     #[inline(always)]
     fn mass(&self, key: Key) -> u64 {
         self.scale.mass(self.gap(key))
+    }
+
+    /// The highest value; `−inf` if there is none.
+    #[inline(always)]
+    pub(super) unsafe fn highest(&self, crew: &Crew<1>) -> f32 {
+        let give = |thread| {
+            let mut first = Key::NONE;
+            // SAFETY: the caller's promise.
+            unsafe { self.each(thread, |key| first = core::cmp::max(first, key)) };
+            [first.bits()]
+        };
+        // SAFETY: the caller's promise.
+        let [first] = unsafe { crew.reduce_block(give, |[a], [b]| [core::cmp::max(a, b)]) };
+        Key::from_bits(first).score()
     }
 
     /// Puts the tokens on their rungs.
@@ -96,7 +118,7 @@ impl Gathered {
     /// Lists those on the rungs that are `wanted`, as far as there is room, and tells how many
     /// there are.
     #[inline(always)]
-    unsafe fn list(&self, crew: &Crew<1>, wanted: impl Fn(u32) -> bool) -> u32 {
+    pub(super) unsafe fn list(&self, crew: &Crew<1>, wanted: impl Fn(u32) -> bool) -> u32 {
         // SAFETY: the caller's promise; legs part what is written from what is read.
         unsafe {
             let n = &raw mut (*crew.shared).n_keys;
@@ -120,6 +142,35 @@ impl Gathered {
         }
     }
 
+    /// Puts those that are needed for the likeliest `n` into [`ShortRow::found`], and nothing
+    /// behind them, and tells how many these are; none if there is not room for them. `n` is 0
+    /// where all are needed.
+    #[inline(always)]
+    pub(super) unsafe fn find_likeliest(&self, crew: &Crew<1>, n: u32) -> Option<u32> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let (mut from, mut found) = (self.keys, self.n);
+            if found > THREADS && n > 0 {
+                self.climb(crew);
+                found = self.list_best(crew, n);
+                from = (&raw mut (*crew.shared).gathered.keys).cast();
+                if found > LIST as u32 {
+                    return None;
+                }
+            }
+            if found > THREADS {
+                return None;
+            }
+            let to = (&raw mut (*crew.shared).short.found).cast::<Key>();
+            crew.leg(|thread| {
+                let is_there = thread < found;
+                let key = if is_there { from.add(thread as usize).read() } else { Key::NONE };
+                to.add(thread as usize).write(key);
+            });
+            Some(found)
+        }
+    }
+
     /// How many have a value from `y` on.
     #[inline(always)]
     pub(super) unsafe fn rank(&self, crew: &Crew<1>, y: f32) -> u32 {
@@ -137,23 +188,43 @@ impl Gathered {
 
     /// Draws the row's tokens from its nucleus, and tells whether they are right.
     #[inline(always)]
-    pub(super) unsafe fn draw_all(
+    pub(super) unsafe fn draw_nucleus(
         &self,
         crew: &Crew<1>,
         params: &KeptParams,
         row: u32,
         whole: PartialSum,
         top_p: f32,
+        is_ruled: bool,
     ) -> bool {
         let [certain, possible] = nucleus::goals(self.scale, whole, top_p);
-        let mut draw = 0;
         // SAFETY: the caller's promise; `row < B`.
         unsafe {
             let Some(last) = self.reaching(crew, possible) else { return false };
-            while draw < params.sample.draws {
-                let leaders = self.draw(crew, params, row, draw, last);
-                let least = self.least_of(params, values_of(params, row), leaders);
-                if self.mass_above(crew, least) >= certain {
+            self.draw_all(crew, params, row, last, |drawn, leaders| {
+                let least = self.least_of(params, (row, is_ruled), drawn, leaders);
+                self.mass_above(crew, least) < certain
+            })
+        }
+    }
+
+    /// Draws the row's tokens from those with keys from `last` on, and tells whether all of them
+    /// are right, as `is_right` tells.
+    #[inline(always)]
+    pub(super) unsafe fn draw_all(
+        &self,
+        crew: &Crew<1>,
+        params: &KeptParams,
+        row: u32,
+        last: Key,
+        is_right: impl Fn(Key, Leaders) -> bool,
+    ) -> bool {
+        let mut draw = 0;
+        while draw < params.sample.draws {
+            // SAFETY: the caller's promise; `row < B`.
+            unsafe {
+                let (drawn, leaders) = self.draw(crew, params, row, draw, last);
+                if !is_right(drawn, leaders) {
                     return false;
                 }
                 crew.leg(|thread| {
@@ -161,15 +232,18 @@ impl Gathered {
                         // Of what is not finite, no guess is made.
                         let at = output_index(row, params.sample.draws, draw);
                         write(params, at, leaders, Status::OK);
+                        if draw < LIST as u32 {
+                            drawn_key(crew, draw).write(drawn);
+                        }
                     }
                 });
-                draw += 1;
             }
+            draw += 1;
         }
         true
     }
 
-    /// The best of the tokens with keys from `last` on.
+    /// The best of the tokens with keys from `last` on: the key of the first, and both.
     #[inline(always)]
     unsafe fn draw(
         &self,
@@ -178,38 +252,49 @@ impl Gathered {
         row: u32,
         draw: u32,
         last: Key,
-    ) -> Leaders {
+    ) -> (Key, Leaders) {
         // SAFETY: the caller's promise; `row < B`.
         unsafe {
             let RowParams { temperature, key } = row_params(&params.sample, row);
             let subkey = Subkey::new(key, draw);
             let give = |thread| {
-                let mut leaders = Leaders::NONE;
+                let (mut drawn, mut leaders) = (Key::NONE, Leaders::NONE);
                 self.each(thread, |key| {
                     if key >= last {
+                        let before = leaders.first;
                         let token = params.sample.first_token.wrapping_add(key.token());
                         offer_token(key.score(), token, temperature, subkey.opaque(), &mut leaders);
+                        drawn = if leaders.first == before { drawn } else { key };
                     }
                 });
-                to_words(leaders)
+                let [first, second] = to_words(leaders);
+                [first, second, drawn.bits()]
             };
-            from_words(crew.reduce_block(give, merge))
+            let [first, second, drawn] = crew.reduce_block(give, |a, b| {
+                let [first, second] = merge([a[0], a[1]], [b[0], b[1]]);
+                [first, second, if first == a[0] { a[2] } else { b[2] }]
+            });
+            (Key::from_bits(drawn), from_words([first, second]))
         }
     }
 
-    /// The less likely of the two that show: of the second nobody asks without margins.
+    /// The less likely of the two that show, `drawn` being the first: of the second nobody asks
+    /// without margins.
     #[inline(always)]
-    unsafe fn least_of(&self, params: &KeptParams, values: *const f32, leaders: Leaders) -> Key {
-        let of = |leader: Key| {
-            let index = leader.token().wrapping_sub(params.sample.first_token);
-            // SAFETY: it is a token of the row.
-            key(index, unsafe { values.add(index as usize).read() })
-        };
-        let first = of(leaders.first);
+    unsafe fn least_of(
+        &self,
+        params: &KeptParams,
+        (row, is_ruled): (u32, bool),
+        drawn: Key,
+        leaders: Leaders,
+    ) -> Key {
         if params.sample.margins.is_null() || leaders.second.token() == NO_TOKEN {
-            return first;
+            return drawn;
         }
-        core::cmp::min(first, of(leaders.second))
+        let index = leaders.second.token().wrapping_sub(params.sample.first_token);
+        // SAFETY: it is a token of the row.
+        let second = unsafe { value_after_rules(params, (row, is_ruled), index) };
+        core::cmp::min(drawn, key(index, second))
     }
 
     /// The mass of the tokens that are likelier than that of a key.

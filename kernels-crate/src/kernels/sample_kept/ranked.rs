@@ -1,4 +1,4 @@
-//! A listed row of few tokens, as its filters measure it: in order, with the mass down to each.
+//! A row of few tokens, as its filters measure it: in order, with the mass down to each.
 //! Who asks looks a key or a mass up; nobody waits.
 
 use super::crew::{Crew, add};
@@ -23,16 +23,29 @@ pub(super) struct Ranked<'a> {
     highest: f32,
     vocab: u32,
     scale: Scale,
-    /// Mass of all.
+    /// Of the row's values, if its filters ask for it.
+    deviation: f32,
+    /// Mass of all; 0 before they are put in order.
     total: u64,
 }
 
 impl<'a> Ranked<'a> {
     /// Of the `n` tokens in [`ShortRow::found`].
     #[inline(always)]
-    pub(super) fn new(crew: &'a Crew<1>, n: u32, highest: f32, vocab: u32) -> Self {
+    pub(super) fn new(
+        crew: &'a Crew<1>,
+        n: u32,
+        (highest, deviation): (f32, f32),
+        vocab: u32,
+    ) -> Self {
         let scale = Scale::new(highest, highest, 1.0, vocab);
-        Self { crew, n, highest, vocab, scale, total: 0 }
+        Self { crew, n, highest, vocab, scale, deviation, total: 0 }
+    }
+
+    /// How many tokens are in order: none if no filter has asked for their masses.
+    #[inline(always)]
+    pub(super) fn n_in_order(&self) -> u32 {
+        if self.total > 0 { self.n } else { 0 }
     }
 
     #[inline(always)]
@@ -133,10 +146,9 @@ impl Row for Ranked<'_> {
         self.highest
     }
 
-    /// Rows that ask for it are not listed.
     #[inline(always)]
     fn deviation(&mut self) -> f32 {
-        0.0
+        self.deviation
     }
 
     #[inline(always)]

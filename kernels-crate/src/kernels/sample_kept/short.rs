@@ -115,7 +115,9 @@ pub(super) unsafe fn finish_row(
         if highest.is_finite() {
             let filters = Filters::new(&known.features, temperature);
             last = if tokens.n <= THREADS && !tokens.keys.is_null() {
-                filters.last_of(&mut Ranked::new(crew, tokens.n, highest, sample.vocab))
+                // Rows that ask how far they spread are not listed.
+                let ends = (highest, 0.0);
+                filters.last_of(&mut Ranked::new(crew, tokens.n, ends, sample.vocab))
             } else {
                 filters.last_of(&mut Halved::new(crew, tokens, highest))
             };

@@ -172,7 +172,7 @@ pub(super) unsafe fn run<
                         arch::warps_any(unset, barrier, sm90::GROUP_THREADS)
                     };
                     if draw == 0 {
-                        marks = sieve.begin_tile(&mut sums, tile, first_row, unset);
+                        marks = sieve.begin_tile(&mut sums, tile, first_row);
                     }
                     sieve.offer_draw(&mut sums, marks, tile, first_row, draw, unset);
                 }

@@ -63,7 +63,7 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
                 if row < self.params.batch {
                     level = self.level(at, row, draw);
                     unset |= level == f32::NEG_INFINITY;
-                    level = self.keep_tile(at, level);
+                    self.keep_tile(at, level);
                 }
                 (&raw mut (*self.rows().add(at as usize)).level).write(level);
             }

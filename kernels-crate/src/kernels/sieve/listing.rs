@@ -62,28 +62,29 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
             match self.kind(at) {
                 Kind::Drawn => finish::threshold(self.params, &self.workspace(), row, draw),
                 Kind::Listed if draw == 0 => self.floor(row),
-                // Later draws have the same list.
-                Kind::Listed => f32::INFINITY,
-                // Nothing of it is to pass, but its values are to be stored.
-                Kind::Kept if draw == 0 => f32::NEG_INFINITY,
-                Kind::Kept => f32::INFINITY,
+                // Later draws have the same list. Of a kept row nothing is to pass.
+                Kind::Listed | Kind::Kept => f32::INFINITY,
             }
         }
     }
 
-    /// Notes whether the row in slot `at` keeps all values of the tile: where it is listed and
-    /// has no floor. Tells the level that the tile begins with: nothing of it raises a kept row's.
+    /// Notes whether the row in slot `at` keeps all values of the tile: a kept one, and a listed
+    /// one that has no floor.
     ///
     /// # Safety
     /// As [`Self::level`], which told `level`.
     #[inline(always)]
-    pub(super) unsafe fn keep_tile(&self, at: u32, level: f32) -> f32 {
+    pub(super) unsafe fn keep_tile(&self, at: u32, level: f32) {
         // SAFETY: the slot is the worker's own.
         unsafe {
-            if self.lists() {
-                self.keeps_tile(at).write((level == f32::NEG_INFINITY) as u32);
+            if self.applies_rules() {
+                let keeps = match self.kind(at) {
+                    Kind::Drawn => false,
+                    Kind::Listed => level == f32::NEG_INFINITY,
+                    Kind::Kept => true,
+                };
+                self.keeps_tile(at).write(keeps as u32);
             }
-            if self.kind(at) == Kind::Kept { f32::INFINITY } else { level }
         }
     }
 
@@ -96,9 +97,7 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
     pub(super) unsafe fn level_after(&self, at: u32, row: u32, draw: u32) -> f32 {
         // SAFETY: the caller's promise.
         unsafe {
-            let kind = self.kind(at);
-            let is_kept =
-                kind == Kind::Kept || kind == Kind::Listed && self.keeps_tile(at).read() != 0;
+            let is_kept = self.kind(at) != Kind::Drawn && self.keeps_tile(at).read() != 0;
             if is_kept { f32::INFINITY } else { self.level(at, row, draw) }
         }
     }

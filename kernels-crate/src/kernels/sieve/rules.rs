@@ -23,10 +23,27 @@ const WORD: u32 = u32::BITS;
 pub(super) struct RowRules {
     of_tile: TileRules,
     kind: Kind,
-    /// Whether of this tile all values are kept: 0 or 1. It is so while no floor is known.
+    /// Whether of this tile all values are kept: 0 or 1.
     keeps_tile: u32,
     /// Whether the rules say anything of the tile: 0 or 1.
     is_ruled: u32,
+}
+
+/// Some of a thread's columns.
+#[derive(Clone, Copy)]
+pub(super) struct Columns([u32; 2]);
+
+impl Columns {
+    /// Whether there are none, of any lane of the warp.
+    #[inline(always)]
+    pub(super) fn are_none(self) -> bool {
+        arch::warp_or(self.0[0] | self.0[1]) == 0
+    }
+
+    #[inline(always)]
+    pub(super) fn has(self, slot: usize) -> bool {
+        self.0[slot / WORD as usize] >> (slot % WORD as usize) & 1 != 0
+    }
 }
 
 /// What becomes of a batch row.
@@ -178,21 +195,27 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
         any != 0
     }
 
-    /// Whether the values of the thread's `column` of `fragment` are to be stored, which is a row
-    /// of the batch.
+    /// Of which of the thread's columns the values are to be stored: bits in the order of
+    /// fragments, and of the two columns of each.
     ///
     /// # Safety
     /// The rules and levels are written.
     #[inline(always)]
-    pub(super) unsafe fn keeps_values(&self, fragment: usize, column: usize) -> bool {
-        let at = self.column(fragment, column) as usize;
-        // SAFETY: the caller's promise.
-        !self.applies_rules()
-            || unsafe {
-                let rules = self.rules().add(at);
-                let (kind, keeps_tile) = ((*rules).kind, (*rules).keeps_tile);
-                kind == Kind::Kept || kind == Kind::Listed && keeps_tile != 0
+    pub(super) unsafe fn stored_columns(&self, first_row: u32) -> Columns {
+        let mut columns = [0; 2];
+        let mut slot = 2 * N_TILES;
+        while slot != 0 {
+            slot -= 1;
+            let at = self.column(slot / 2, slot % 2);
+            let mut is_stored = first_row + at < self.params.batch;
+            if is_stored && self.applies_rules() {
+                // SAFETY: the slots of rows of the batch are written.
+                is_stored = unsafe { self.keeps_tile(at).read() } != 0;
             }
+            let word = slot / WORD as usize;
+            columns[word] = 2 * columns[word] + is_stored as u32;
+        }
+        Columns(columns.map(arch::opaque))
     }
 
     /// Takes out tokens that are not admitted, and tells which pairs are to be edited.

@@ -21,6 +21,11 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
         if self.params.values.is_null() {
             return;
         }
+        // SAFETY: the caller's promise.
+        let stored = unsafe { self.stored_columns(first_row) };
+        if stored.are_none() {
+            return;
+        }
         // Opaque: what follows would be computed once for all tiles, and cost registers.
         let vocab = arch::opaque(self.params.vocab);
         let stride = values_stride(vocab) as usize;
@@ -31,29 +36,21 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
                 let sieve = self.afresh();
                 let line = sieve.line(m) + member as u32 * PAIR_BIT;
                 let vocab_row = tile.vocab_row + line as i64;
-                // Rows of the batch that have a place for this token.
+                let first = offset(first_row + sieve.first_column, stride as u64, 0);
+                let at = first.wrapping_add_signed(vocab_row) as usize;
+                let mut to = self.params.values.wrapping_add(at);
+                // Rows have a place for this token.
                 let present = vocab_row >= 0 && vocab_row < vocab as i64;
-                let end = if present { self.params.batch } else { 0 };
-                let mut row = first_row + sieve.first_column;
-                let at = offset(row, stride as u64, 0).wrapping_add_signed(vocab_row);
-                let mut to = self.params.values.wrapping_add(at as usize);
-                let mut fragment = 0;
-                while fragment < N_TILES {
-                    let mut column = 0;
-                    while column < 2 {
+                let mut slot = 0;
+                while present && slot < 2 * N_TILES {
+                    if stored.has(slot) {
                         // SAFETY: the row is one of the batch; the place inside `[B, V]`.
-                        unsafe {
-                            if row < end && sieve.keeps_values(fragment, column) {
-                                to.write(sums[m][fragment][member * 2 + column]);
-                            }
-                        }
-                        let rows = if column == 0 { 1 } else { 7 };
-                        row += rows;
-                        // One after the other, for the same reason.
-                        to = arch::advance(to, rows as usize * stride);
-                        column += 1;
+                        unsafe { to.write(sums[m][slot / 2][member * 2 + slot % 2]) };
                     }
-                    fragment += 1;
+                    // One after the other, for the same reason.
+                    let rows = if slot % 2 == 0 { 1 } else { 7 };
+                    to = arch::advance(to, rows * stride);
+                    slot += 1;
                 }
                 member += 1;
             }

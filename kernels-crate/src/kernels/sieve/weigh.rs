@@ -1,11 +1,12 @@
 //! Weigh: of each row the sum of a warp's `e^(y/T)`, for reports of log-sum-exps, and for rows
-//! whose nucleus is told from it.
+//! that are finished from few of their values.
 //!
 //! Some fragments at a time, out of registers like a pair that passed: a column's values are eight
 //! lanes', and the greatest is the sum's unit. From tile to tile a warp keeps its sums in shared
 //! memory, and leaves them once, at its end: from each tile they would come between the reads of
 //! the weights, a sector here and there.
 
+use super::rules::Kind;
 use super::{LANES, Sieve, Sums, pair};
 use crate::abi::sieve::WARPS;
 use crate::arch;
@@ -87,7 +88,8 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
                 self.inverses().add(row as usize).write(1.0 / report_temperature(temperature));
                 if !self.params.features.is_null() {
                     let features = &*self.params.features.add(row as usize);
-                    of_any |= nucleus::serves(features, temperature);
+                    let is_kept = self.kind_of(features, temperature) == Kind::Kept;
+                    of_any |= is_kept & nucleus::may_serve(features, temperature);
                 }
             }
             row += LANES;

@@ -1,0 +1,136 @@
+//! A row of which the likeliest tokens were gathered, as its filters measure it: those, as if
+//! there were no others.
+
+use super::crew::{Crew, LIST, add};
+use super::gathered::Gathered;
+use super::goal::{find_key, find_place};
+use crate::candidate::Key;
+use crate::filters::{Cut, Row};
+use crate::scale::{RUNGS, Scale};
+
+pub(super) struct Chosen<'a> {
+    crew: &'a Crew<1>,
+    pub(super) tokens: Gathered,
+    highest: f32,
+    /// The least value that was gathered, and how many tokens the row has.
+    floor: f32,
+    vocab: u32,
+    /// The row's, if it asks for it.
+    deviation: f32,
+    /// Mass of all that were.
+    total: u64,
+    /// Whether they are on their rungs.
+    pub(super) climbed: bool,
+    /// Whether too many tokens lay near each other to be told apart: what was found has no
+    /// meaning then.
+    pub(super) failed: bool,
+}
+
+impl<'a> Chosen<'a> {
+    #[inline(always)]
+    pub(super) fn new(
+        crew: &'a Crew<1>,
+        tokens: Gathered,
+        (highest, floor): (f32, f32),
+        (vocab, deviation): (u32, f32),
+    ) -> Self {
+        let (climbed, failed) = (false, false);
+        Self { crew, tokens, highest, floor, vocab, deviation, total: 0, climbed, failed }
+    }
+
+    /// The sum over the tokens with keys from `last` on.
+    #[inline(always)]
+    fn sum(&self, last: Key, of: impl Fn(f32) -> u64) -> u64 {
+        let give = |thread| {
+            let mut sum = 0;
+            // SAFETY: the keys are there.
+            unsafe {
+                self.tokens.each(thread, |key| {
+                    sum += if key >= last { of(self.tokens.gap(key)) } else { 0 };
+                });
+            }
+            [sum]
+        };
+        // SAFETY: all threads.
+        let [sum] = unsafe { self.crew.reduce_block(give, add) };
+        sum
+    }
+
+    /// The tokens down to a key.
+    #[inline(always)]
+    fn cut_at(&self, last: Key) -> Cut {
+        let scale = self.tokens.scale;
+        Cut { last, mass: self.sum(last, |gap| scale.mass(gap)) }
+    }
+
+    /// The likeliest tokens up to the one with which their number or mass reaches a goal; all if
+    /// it does not.
+    #[inline(always)]
+    fn reach(&mut self, goal: u64, by_mass: bool) -> Cut {
+        let all = Cut { last: Key::NONE, mass: self.total };
+        // SAFETY: all threads; the tokens are on their rungs.
+        unsafe {
+            let ladder = &raw mut (*self.crew.shared).ladder;
+            let (place, left) = find_place(self.crew, ladder, by_mass, goal);
+            if place == RUNGS {
+                return all;
+            }
+            let n = self.tokens.list(self.crew, |rung| rung == place);
+            if n > LIST as u32 {
+                self.failed = true;
+                return all;
+            }
+            let (last, _) = find_key(self.crew, self.tokens.scale, n, by_mass, left);
+            self.cut_at(last)
+        }
+    }
+}
+
+impl Row for Chosen<'_> {
+    #[inline(always)]
+    fn highest(&self) -> f32 {
+        self.highest
+    }
+
+    #[inline(always)]
+    fn deviation(&mut self) -> f32 {
+        self.deviation
+    }
+
+    #[inline(always)]
+    fn measure(&mut self, temperature: f32) -> Cut {
+        self.tokens.scale = Scale::new(self.highest, self.floor, temperature, self.vocab);
+        // SAFETY: all threads.
+        unsafe { self.tokens.climb(self.crew) };
+        self.climbed = true;
+        let all = self.cut_at(Key::NONE);
+        self.total = all.mass;
+        all
+    }
+
+    #[inline(always)]
+    fn likeliest(&mut self, n: u32) -> Cut {
+        self.reach(n as u64, false)
+    }
+
+    #[inline(always)]
+    fn reaching(&mut self, mass: u64) -> Cut {
+        self.reach(mass, true)
+    }
+
+    #[inline(always)]
+    fn down_to(&mut self, kept: Cut, last: Key) -> Cut {
+        if last <= kept.last { kept } else { self.cut_at(last) }
+    }
+
+    #[inline(always)]
+    fn mean_gap(&mut self, kept: Cut) -> f32 {
+        let scale = self.tokens.scale;
+        scale.mean_gap(self.sum(kept.last, |gap| scale.moment(gap)), kept.mass)
+    }
+
+    #[inline(always)]
+    fn weight(&self, kept: Cut) -> f32 {
+        self.tokens.scale.weight(kept.mass)
+    }
+}
