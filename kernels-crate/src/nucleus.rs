@@ -1,13 +1,14 @@
-//! Nuclei: rows that ask for top_p alone, or for no more than reports, finished from few of their
-//! values.
+//! Nuclei, and what else is told from the likeliest tokens: rows that are finished from few of
+//! their values.
 //!
 //! top_p asks for one number of all tokens: the sum of their masses. Where the sampling kernel
 //! has summed up the weights in floating point, that is known to a part in some ten thousand
 //! before a value is read. So the tokens down to a floor, which is guessed from a sample, are
 //! gathered, and their masses, integers, prove that the nucleus ends among them; and that the
-//! token drawn belongs to it, whatever the sum is within its error. What they do not prove is
-//! found from all values instead, so the guess never shows. The likeliest tokens, and the rank of
-//! one of them, are known from any tokens down to a floor.
+//! token drawn belongs to it, whatever the sum is within its error. Where top_k or min_p ends
+//! among them, all that comes after is theirs alone. What they do not prove is found from all
+//! values instead, so the guess never shows. The likeliest tokens, and the rank of one of them, are
+//! known from any tokens down to a floor.
 
 use crate::abi::kept::RowFeatures;
 use crate::filters::Filters;

@@ -40,7 +40,7 @@ const LEAST_SUM: f32 = 1.0 / (1u64 << 40) as f32;
 /// have no meaning.
 ///
 /// # Safety
-/// As [`guess`].
+/// As [`super::guess::guess`].
 #[inline(always)]
 pub(super) unsafe fn finish<const FULL: bool>(
     params: &KeptParams,
@@ -49,7 +49,7 @@ pub(super) unsafe fn finish<const FULL: bool>(
     guess: Guess,
     found_of: Found,
 ) -> bool {
-    // Opaque, for the same reason.
+    // Opaque: what follows from it would be computed before all rows, and cost registers.
     let vocab = arch::opaque(params.sample.vocab);
     let (floor, way, (keys, n)) = (guess.floor, guess.way, found_of.of_row);
     let is_ruled = FULL && way.is_ruled();
@@ -152,7 +152,7 @@ pub(super) unsafe fn value_after_rules(
 /// The sum of a row's weights, by its own distribution or the model's.
 ///
 /// # Safety
-/// As [`guess`]; that distribution was summed up.
+/// As [`super::guess::guess`]; that distribution was summed up.
 #[inline(always)]
 pub(super) unsafe fn sum_of(
     params: &KeptParams,
