@@ -8,6 +8,7 @@ use flash_sampling_kernels::abi::kept::{self, KeptParams, kept_variant};
 use flash_sampling_kernels::abi::{
     Kernel, NOISE_DIGEST_ENTRY, NOISE_ENTRY, SampleParams, TILE_V, VARIANTS, Variant, mma, sm90,
 };
+use flash_sampling_tests::ptx::together::{of_few, of_plain_few, of_short_rows};
 use flash_sampling_tests::ptx::{
     Entry, FILES, entries, for_each_kept, for_each_variant, instruction, text,
 };
@@ -172,11 +173,11 @@ fn mma_synchronization_is_where_the_source_has_it() {
     });
 }
 
-/// Which slots have pairs to queue, which lanes of each of two columns, and at so many places
-/// whether the rows admit a tile's tokens. Where weights are summed up, whether any row wants it,
+/// Which slots have pairs to queue, whether any of a warp's values are to be stored, which lanes
+/// of each of two columns, and at so many places whether the rows admit a tile's tokens. Where weights are summed up, whether any row wants it,
 /// and of the two columns of each of two fragments the greatest value and the sum.
 fn assert_votes(variant: &Variant, entry: &Entry, admits: usize, at: &str) {
-    assert_eq!(entry.count("redux.sync"), 1 + usize::from(variant.sums_weights), "{at}: redux");
+    assert_eq!(entry.count("redux.sync"), 2 + usize::from(variant.sums_weights), "{at}: redux");
     assert_eq!(entry.count("vote.sync"), 2 + admits, "{at}: vote");
     let fragments = (variant.tile_b as usize / 8).min(2);
     let shuffles = if variant.sums_weights { fragments * 2 * 2 } else { 0 };
@@ -283,39 +284,6 @@ fn sm90_synchronization_is_where_the_source_has_it() {
     });
 }
 
-/// What one block does together for a listed row: words that go over lanes and warps, and
-/// barriers.
-fn of_short_rows() -> (usize, usize) {
-    // Of a list that is too long to be ranked, number and mass down to a key: of the whole, to
-    // reach a goal of top_k and of top_p, and at two cuts: rows with top_n_sigma are not listed.
-    const DOWN_TO_A_KEY: usize = 1 + 2 + 2;
-    // The leaders; the mean gap of a ranked list, and of a long one.
-    let block_sums = [2, 1, 1];
-    let words = block_sums.iter().sum::<usize>() + 2 * DOWN_TO_A_KEY;
-    let reduces = block_sums.len() + DOWN_TO_A_KEY;
-    // The masses of a ranked list, over lanes.
-    let scans = 1;
-    // The tally is taken, two to gather the list, one to rank it, outputs, the tally cleared.
-    let legs = 1 + 2 + 1 + 1 + 1;
-    (2 * words + scans, legs + 2 * (reduces + scans))
-}
-
-/// The same of rows that few values may serve, in clusters or not.
-fn of_nuclei(clustered: usize) -> (usize, usize) {
-    // The sum of the weights, the leaders, the mass above them; of a report the model's sum, and a
-    // rank.
-    let block_sums = [1, 2, 1, 1, 1];
-    // For the floor of a sample, and for the rung that reaches a goal: by mass, and by number.
-    let scans = 1 + 2;
-    // A rung, and its keys.
-    let reach = 1 + 2;
-    // A sample, its floor, a gathering, which blocks bring together; a ladder, the key that reaches
-    // a goal, outputs, what is finished, and what is left; of a report the draws, and the row.
-    let legs = 2 + 1 + 1 + clustered + 2 + 2 * reach + 2 + 1 + 1 + 1 + 1 + 1;
-    let words = block_sums.iter().sum::<usize>();
-    (2 * words + scans, legs + 2 * (block_sums.len() + scans))
-}
-
 /// What the kernel for kept rows does together, as often as the text has it: sums of words
 /// over a block, over a cluster, histograms, gatherings; and the legs between.
 #[test]
@@ -335,24 +303,25 @@ fn kept_synchronization_is_where_the_source_has_it() {
     let block_words = 2 + 2 + BY_COUNT + REACHES;
     let fills = 2 + REACHES;
     let gathers = 1 + REACHES;
-    // Which rows, before the next are asked for, copies, transform, raw, mask, allow-list, three
-    // lists; a draw's groups and outputs; of a report the draws, the row and the best; and around
-    // a scan one before, and two for the key.
-    let legs = 10 + 2 + 3 + 3 * REACHES;
+    // Which rows, what is left of those that few values may serve, before the next are asked for,
+    // copies, transform, raw, mask, allow-list, three lists; a draw's groups and outputs; of a
+    // report the draws, the row and the best; and around a scan one before, and two for the key.
+    let legs = 11 + 2 + 3 + 3 * REACHES;
     for_each_kept(|variant, entry, at| {
         let clustered = usize::from(variant.cluster > 1);
         // In two halves; over lanes, warps (but for the scans) and blocks.
         let shuffled = (2 + clustered) * words + 2 * block_words - REACHES;
-        let alone = [of_short_rows(), of_nuclei(clustered)];
+        let alone = [of_short_rows(), of_plain_few(clustered), of_few(clustered)];
         let shuffled = shuffled + alone.iter().map(|(shuffled, _)| shuffled).sum::<usize>();
         assert_eq!(entry.count("shfl.sync"), 2 * shuffled, "{at}: shfl");
         let alone = alone.iter().map(|(_, bars)| bars).sum::<usize>();
         let alone = legs + 2 * (reduces + block_reduces + fills + gathers) + alone;
         let together = reduces + fills + gathers;
         assert_eq!(entry.count("bar.sync"), alone + clustered * together, "{at}: bar.sync");
-        // And one before a report reads the tokens, one before a block leaves; and one when floors
-        // are guessed, one when keys are gathered, and one when nuclei are finished.
-        let meetings = clustered * (reduces + fills + gathers + 5);
+        // And one before a report reads the tokens, one before a block leaves; and in both texts
+        // for few values one when floors are guessed, one when keys are gathered, and one when
+        // rows are finished; in that for any of them one when ends are told.
+        let meetings = clustered * (reduces + fills + gathers + 2 + 2 * 3 + 1);
         assert_eq!(entry.count("barrier.cluster.arrive"), meetings, "{at}: arrivals");
         assert_eq!(entry.count("barrier.cluster.wait"), meetings, "{at}: waits");
         assert_eq!(entry.count("griddepcontrol.wait"), clustered, "{at}: dependencies");

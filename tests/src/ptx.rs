@@ -7,6 +7,8 @@ use std::path::Path;
 use flash_sampling_kernels::abi::kept::{KeptVariant, kept_variant};
 use flash_sampling_kernels::abi::{Kernel, VARIANTS, Variant};
 
+pub mod together;
+
 /// A committed file: architecture, compute capability, PTX ISA version.
 pub const FILES: [(&str, u32, &str); 2] = [("sm_80", 80, "7.4"), ("sm_90a", 90, "8.0")];
 
