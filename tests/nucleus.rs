@@ -190,6 +190,16 @@ impl Rows {
         let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect();
         Outputs { drawn: [tokens, status, bits(scores), bits(margins)], reports }
     }
+
+    /// Demands that with sums of weights, on so many blocks, all is as without.
+    fn assert_few_are_all(&self, how: How, blocks: u32, what: &str) {
+        let expected = self.finish(How { factor: None, blocks: 1, ..how });
+        let found = self.finish(How { factor: Some(1.0), blocks, ..how });
+        for (report, other) in found.reports.iter().zip(&expected.reports) {
+            report.assert_near(other, what);
+        }
+        assert_eq!(found.drawn, expected.drawn, "{what}");
+    }
 }
 
 /// Peaked rows, flat ones, ties, and tokens that are out.
@@ -272,13 +282,7 @@ fn reports_of_few_values_are_those_of_all() {
             rows.temperatures[row] *= ((row + case) % 2) as f32;
         }
         let reports = [[true, true], [true, false], [false, true]][case % 3];
-        let expected = rows.finish(How { reports, ..EXACT });
-        let found = rows.finish(How { reports, blocks: 2, ..SUMS });
-        let what = format!("case {case}, V = {vocab}");
-        for (report, other) in found.reports.iter().zip(&expected.reports) {
-            report.assert_near(other, &what);
-        }
-        assert_eq!(found.drawn, expected.drawn, "{what}");
+        rows.assert_few_are_all(How { reports, ..EXACT }, 2, &format!("case {case}, V = {vocab}"));
     }
 }
 
@@ -291,13 +295,7 @@ fn what_filters_keep_of_few_values_is_what_they_keep_of_all() {
         let mut rows = random_rows(&mut rng, case, vocab, batch);
         rows.features = (0..batch).map(|_| cut(&mut rng)).collect();
         let reports = [[true, true], [true, false], [false, true], [false; 2]][case % 4];
-        let expected = rows.finish(How { reports, ..EXACT });
-        let found = rows.finish(How { reports, blocks: 2, ..SUMS });
-        let what = format!("case {case}, V = {vocab}");
-        for (report, other) in found.reports.iter().zip(&expected.reports) {
-            report.assert_near(other, &what);
-        }
-        assert_eq!(found.drawn, expected.drawn, "{what}");
+        rows.assert_few_are_all(How { reports, ..EXACT }, 2, &format!("case {case}, V = {vocab}"));
     }
 }
 
@@ -320,13 +318,7 @@ fn rules_count_for_few_values_as_for_all() {
         let reports = [[true, true], [true, false], [false, true], [false; 2]][case % 4];
         // Nothing applies rules before.
         let how = How { reports, rules_are_left: true, ..EXACT };
-        let expected = rows.finish(how);
-        let found = rows.finish(How { factor: Some(1.0), blocks: 2, ..how });
-        let what = format!("case {case}, V = {vocab}");
-        for (report, other) in found.reports.iter().zip(&expected.reports) {
-            report.assert_near(other, &what);
-        }
-        assert_eq!(found.drawn, expected.drawn, "{what}");
+        rows.assert_few_are_all(how, 2, &format!("case {case}, V = {vocab}"));
     }
 }
 
@@ -346,12 +338,7 @@ fn other_rows_are_left_to_the_whole_cluster() {
         rows.logits[7].fill(f32::NEG_INFINITY);
         rows.temperatures[8] = 1e-35;
         let reports = [case % 2 == 0, case % 4 == 0];
-        let expected = rows.finish(How { reports, ..EXACT });
-        let found = rows.finish(How { reports, blocks: 3, ..SUMS });
-        for (report, other) in found.reports.iter().zip(&expected.reports) {
-            report.assert_near(other, &format!("case {case}"));
-        }
-        assert_eq!(found.drawn, expected.drawn, "case {case}");
+        rows.assert_few_are_all(How { reports, ..EXACT }, 3, &format!("case {case}"));
     }
 }
 

@@ -6,6 +6,7 @@ use crate::abi::kept::RowFeatures;
 use crate::candidate::Key;
 use crate::deviation::sqrt;
 use crate::mass::{decay, min_p_floor, share};
+use crate::scale::Scale;
 
 /// The tokens down to a key.
 #[derive(Clone, Copy, Debug)]
@@ -45,14 +46,36 @@ pub trait Row {
     /// least 1 and at most that of all.
     fn reaching(&mut self, mass: u64) -> Cut;
 
+    /// What its masses are measured with.
+    fn scale(&self) -> Scale;
+
+    /// The mass of the tokens down to a key.
+    fn mass_down_to(&mut self, last: Key) -> u64;
+
+    /// The sum of their gaps times their weights, as a mass.
+    fn moment_down_to(&mut self, last: Key) -> u64;
+
     /// Of the tokens that are kept those down to a key.
-    fn down_to(&mut self, kept: Cut, last: Key) -> Cut;
+    #[inline(always)]
+    fn down_to(&mut self, kept: Cut, last: Key) -> Cut {
+        if last <= kept.last {
+            return kept;
+        }
+        Cut { last, mass: self.mass_down_to(last) }
+    }
 
     /// The mean gap of tokens that are kept, each counted by its weight.
-    fn mean_gap(&mut self, kept: Cut) -> f32;
+    #[inline(always)]
+    fn mean_gap(&mut self, kept: Cut) -> f32 {
+        let moment = self.moment_down_to(kept.last);
+        self.scale().mean_gap(moment, kept.mass)
+    }
 
     /// The sum of the weights of tokens that are kept.
-    fn weight(&self, kept: Cut) -> f32;
+    #[inline(always)]
+    fn weight(&self, kept: Cut) -> f32 {
+        self.scale().weight(kept.mass)
+    }
 }
 
 /// A row's filters, read where they are used: a kernel has no registers for all of them.

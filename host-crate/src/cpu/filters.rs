@@ -4,6 +4,7 @@ use flash_sampling_kernels::abi::kept::RowFeatures;
 use flash_sampling_kernels::candidate::Key;
 use flash_sampling_kernels::deviation::{Sums, Units};
 use flash_sampling_kernels::filters::{Cut, Row};
+use flash_sampling_kernels::scale::Scale;
 
 use super::ladder::{Ladder, lowest_of};
 
@@ -52,18 +53,18 @@ impl Row for Measured<'_> {
     }
 
     #[inline(always)]
-    fn down_to(&mut self, kept: Cut, last: Key) -> Cut {
-        self.ladder.down_to(self.values, kept, last)
+    fn scale(&self) -> Scale {
+        self.ladder.scale()
     }
 
     #[inline(always)]
-    fn mean_gap(&mut self, kept: Cut) -> f32 {
-        self.ladder.mean_gap(self.values, kept)
+    fn mass_down_to(&mut self, last: Key) -> u64 {
+        self.ladder.mass_down_to(self.values, last)
     }
 
     #[inline(always)]
-    fn weight(&self, kept: Cut) -> f32 {
-        self.ladder.weight(kept)
+    fn moment_down_to(&mut self, last: Key) -> u64 {
+        self.ladder.moment_down_to(self.values, last)
     }
 }
 

@@ -167,21 +167,15 @@ impl Ladder {
     /// `−Σ p·ln p`.
     #[inline(always)]
     pub(super) fn entropy(&self, values: &[f32]) -> f32 {
-        self.scale.entropy(self.moment(values, self.all()), self.total)
+        self.scale.entropy(self.moment_down_to(values, Key::NONE), self.total)
     }
 
-    /// The mean gap of tokens that are kept, each counted by its weight.
+    /// The sum of gaps times weights of the tokens down to a key, as a mass.
     #[inline(always)]
-    pub(super) fn mean_gap(&self, values: &[f32], kept: Cut) -> f32 {
-        self.scale.mean_gap(self.moment(values, kept), kept.mass)
-    }
-
-    /// The sum of gaps times weights of tokens that are kept, as a mass.
-    #[inline(always)]
-    fn moment(&self, values: &[f32], kept: Cut) -> u64 {
+    pub(super) fn moment_down_to(&self, values: &[f32], last: Key) -> u64 {
         match self.moment {
-            Some(moment) if kept.last == Key::NONE => moment,
-            _ => self.sum_from(values, kept.last, |gap| self.scale.moment(gap)),
+            Some(moment) if last == Key::NONE => moment,
+            _ => self.sum_from(values, last, |gap| self.scale.moment(gap)),
         }
     }
 
@@ -203,9 +197,9 @@ impl Ladder {
         sum
     }
 
-    /// The sum of the weights of tokens that are kept.
-    pub(super) fn weight(&self, kept: Cut) -> f32 {
-        self.scale.weight(kept.mass)
+    /// What masses are measured with.
+    pub(super) fn scale(&self) -> Scale {
+        self.scale
     }
 
     /// All tokens.
@@ -213,20 +207,16 @@ impl Ladder {
         Cut { last: Key::NONE, mass: self.total }
     }
 
-    /// Of the tokens that are kept those down to a key.
+    /// The mass of the tokens down to a key.
     #[inline(always)]
-    pub(super) fn down_to(&mut self, values: &[f32], kept: Cut, last: Key) -> Cut {
-        if last <= kept.last {
-            return kept;
-        }
+    pub(super) fn mass_down_to(&mut self, values: &[f32], last: Key) -> u64 {
         if self.known < Known::Rungs {
-            let mass = self.sum_from(values, last, |gap| self.scale.mass(gap));
-            return Cut { last, mass };
+            return self.sum_from(values, last, |gap| self.scale.mass(gap));
         }
         let rung = self.scale.rung(self.scale.gap(last.score()));
         self.gather(values, rung);
         self.keys.retain(|&key| key >= last);
-        Cut { last, mass: self.mass_above(rung) + sum_of(self.scale, &self.keys) }
+        self.mass_above(rung) + sum_of(self.scale, &self.keys)
     }
 
     /// The `n` likeliest tokens; `n ≥ 1`.

@@ -86,22 +86,18 @@ impl Row for Short<'_> {
     }
 
     #[inline(always)]
-    fn down_to(&mut self, kept: Cut, last: Key) -> Cut {
-        if last <= kept.last {
-            return kept;
-        }
-        Cut { last, ..self.first(self.keys.partition_point(|&key| key >= last)) }
+    fn scale(&self) -> Scale {
+        self.scale
     }
 
     #[inline(always)]
-    fn mean_gap(&mut self, kept: Cut) -> f32 {
-        let kept_keys = self.keys.iter().filter(|&&key| key >= kept.last);
-        let moments = kept_keys.map(|key| self.scale.moment(self.scale.gap(key.score())));
-        self.scale.mean_gap(moments.sum(), kept.mass)
+    fn mass_down_to(&mut self, last: Key) -> u64 {
+        self.first(self.keys.partition_point(|&key| key >= last)).mass
     }
 
     #[inline(always)]
-    fn weight(&self, kept: Cut) -> f32 {
-        self.scale.weight(kept.mass)
+    fn moment_down_to(&mut self, last: Key) -> u64 {
+        let kept_keys = self.keys.iter().filter(|&&key| key >= last);
+        kept_keys.map(|key| self.scale.moment(self.scale.gap(key.score()))).sum()
     }
 }

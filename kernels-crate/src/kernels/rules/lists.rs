@@ -12,7 +12,7 @@ use crate::transform::{Penalties, add_bias};
 #[derive(Clone, Copy)]
 pub(in crate::kernels) struct Ids {
     pub(super) first: *const u32,
-    pub(super) n: u32,
+    pub(in crate::kernels) n: u32,
     /// Words from one to the next.
     pub(super) stride: u32,
 }
@@ -21,12 +21,6 @@ const _: () = assert!(size_of::<SeenToken>() == 8 && size_of::<TokenBias>() == 8
 
 impl Ids {
     const NONE: Self = Self { first: null(), n: 0, stride: 1 };
-
-    /// How many there are.
-    #[inline(always)]
-    pub(in crate::kernels) fn n(&self) -> u32 {
-        self.n
-    }
 
     /// Item `at`.
     ///

@@ -56,13 +56,6 @@ impl<'a> Chosen<'a> {
         sum
     }
 
-    /// The tokens down to a key.
-    #[inline(always)]
-    fn cut_at(&self, last: Key) -> Cut {
-        let scale = self.tokens.scale;
-        Cut { last, mass: self.sum(last, |gap| scale.mass(gap)) }
-    }
-
     /// The likeliest tokens up to the one with which their number or mass reaches a goal; all if
     /// it does not.
     #[inline(always)]
@@ -81,7 +74,7 @@ impl<'a> Chosen<'a> {
                 return all;
             }
             let (last, _) = find_key(self.crew, self.tokens.scale, n, by_mass, left);
-            self.cut_at(last)
+            Cut { last, mass: self.mass_down_to(last) }
         }
     }
 }
@@ -103,9 +96,8 @@ impl Row for Chosen<'_> {
         // SAFETY: all threads.
         unsafe { self.tokens.climb(self.crew) };
         self.climbed = true;
-        let all = self.cut_at(Key::NONE);
-        self.total = all.mass;
-        all
+        self.total = self.mass_down_to(Key::NONE);
+        Cut { last: Key::NONE, mass: self.total }
     }
 
     #[inline(always)]
@@ -119,18 +111,19 @@ impl Row for Chosen<'_> {
     }
 
     #[inline(always)]
-    fn down_to(&mut self, kept: Cut, last: Key) -> Cut {
-        if last <= kept.last { kept } else { self.cut_at(last) }
+    fn scale(&self) -> Scale {
+        self.tokens.scale
     }
 
     #[inline(always)]
-    fn mean_gap(&mut self, kept: Cut) -> f32 {
+    fn mass_down_to(&mut self, last: Key) -> u64 {
         let scale = self.tokens.scale;
-        scale.mean_gap(self.sum(kept.last, |gap| scale.moment(gap)), kept.mass)
+        self.sum(last, |gap| scale.mass(gap))
     }
 
     #[inline(always)]
-    fn weight(&self, kept: Cut) -> f32 {
-        self.tokens.scale.weight(kept.mass)
+    fn moment_down_to(&mut self, last: Key) -> u64 {
+        let scale = self.tokens.scale;
+        self.sum(last, |gap| scale.moment(gap))
     }
 }

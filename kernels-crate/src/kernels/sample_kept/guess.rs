@@ -78,8 +78,8 @@ impl Asked {
     }
 }
 
-/// Guesses a floor for a row that [`crate::nucleus::may_serve`], of which `most` tokens may lie above it.
-/// Unless `FULL`, it has no rules, and no filters but top_p alone.
+/// Guesses a floor for a row that [`crate::nucleus::may_serve`], of which `most` tokens may lie
+/// above it. Unless `FULL`, it has no rules, and no filters but top_p alone.
 ///
 /// # Safety
 /// All threads of the block; the module's preconditions; there are partial sums of the row, and

@@ -100,23 +100,20 @@ impl Row for Halved<'_> {
     }
 
     #[inline(always)]
-    fn down_to(&mut self, kept: Cut, last: Key) -> Cut {
-        if last <= kept.last {
-            return kept;
-        }
+    fn scale(&self) -> Scale {
+        self.scale
+    }
+
+    #[inline(always)]
+    fn mass_down_to(&mut self, last: Key) -> u64 {
         let [_, mass] = self.down_to_key(last);
-        Cut { last, mass }
+        mass
     }
 
     #[inline(always)]
-    fn mean_gap(&mut self, kept: Cut) -> f32 {
+    fn moment_down_to(&mut self, last: Key) -> u64 {
         let scale = self.scale;
-        let [moment] = self.sum(kept.last, |y| [scale.moment(scale.gap(y))]);
-        self.scale.mean_gap(moment, kept.mass)
-    }
-
-    #[inline(always)]
-    fn weight(&self, kept: Cut) -> f32 {
-        self.scale.weight(kept.mass)
+        let [moment] = self.sum(last, |y| [scale.moment(scale.gap(y))]);
+        moment
     }
 }

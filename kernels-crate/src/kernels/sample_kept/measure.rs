@@ -102,16 +102,6 @@ impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
         Scale::new(highest, lowest, temperature, self.view.vocab())
     }
 
-    /// The sum of gaps times weights of tokens with keys from `last` on.
-    #[inline(always)]
-    pub(super) fn moment(&mut self, last: Key) -> u64 {
-        let (scale, keeps) = (self.scale, keeps(last));
-        let of = |index, y| [if keeps(index, y) { scale.moment(scale.capped_gap(y)) } else { 0 }];
-        // SAFETY: the values are there.
-        let [moment] = unsafe { self.crew.sum(self.view, of) };
-        moment
-    }
-
     /// The likeliest tokens up to the one with which the goal is reached; all if it is not.
     #[inline(always)]
     fn reach(&mut self, goal: Goal) -> Cut {
@@ -226,24 +216,25 @@ impl<const CLUSTER: u32> Row for KeptRow<'_, CLUSTER> {
     }
 
     #[inline(always)]
-    fn down_to(&mut self, kept: Cut, last: Key) -> Cut {
-        if last <= kept.last {
-            return kept;
-        }
+    fn scale(&self) -> Scale {
+        self.scale
+    }
+
+    #[inline(always)]
+    fn mass_down_to(&mut self, last: Key) -> u64 {
         let (scale, keeps) = (self.scale, keeps(last));
         let of = |index, y| [if keeps(index, y) { scale.mass(scale.capped_gap(y)) } else { 0 }];
         // SAFETY: the values are there.
         let [mass] = unsafe { self.crew.sum(self.view, of) };
-        Cut { last, mass }
+        mass
     }
 
     #[inline(always)]
-    fn mean_gap(&mut self, kept: Cut) -> f32 {
-        self.scale.mean_gap(self.moment(kept.last), kept.mass)
-    }
-
-    #[inline(always)]
-    fn weight(&self, kept: Cut) -> f32 {
-        self.scale.weight(kept.mass)
+    fn moment_down_to(&mut self, last: Key) -> u64 {
+        let (scale, keeps) = (self.scale, keeps(last));
+        let of = |index, y| [if keeps(index, y) { scale.moment(scale.capped_gap(y)) } else { 0 }];
+        // SAFETY: the values are there.
+        let [moment] = unsafe { self.crew.sum(self.view, of) };
+        moment
     }
 }

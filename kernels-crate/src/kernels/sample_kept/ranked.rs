@@ -172,36 +172,32 @@ impl Row for Ranked<'_> {
     }
 
     #[inline(always)]
-    fn down_to(&mut self, kept: Cut, last: Key) -> Cut {
-        if last <= kept.last {
-            return kept;
-        }
-        let keys = self.keys();
-        // SAFETY: there are so many.
-        let n = self.count(|i| unsafe { keys.add(i).read() } >= last);
-        let mass = if n == 0 { 0 } else { self.cut_at(n - 1).mass };
-        Cut { last, mass }
+    fn scale(&self) -> Scale {
+        self.scale
     }
 
     #[inline(always)]
-    fn mean_gap(&mut self, kept: Cut) -> f32 {
+    fn mass_down_to(&mut self, last: Key) -> u64 {
+        let keys = self.keys();
+        // SAFETY: there are so many.
+        let n = self.count(|i| unsafe { keys.add(i).read() } >= last);
+        if n == 0 { 0 } else { self.cut_at(n - 1).mass }
+    }
+
+    #[inline(always)]
+    fn moment_down_to(&mut self, last: Key) -> u64 {
         let (keys, n, scale) = (self.keys(), self.n, self.scale);
         let give = |thread: u32| {
             let mut moment = 0;
             if thread < n {
                 // SAFETY: there are so many.
                 let key = unsafe { keys.add(thread as usize).read() };
-                moment = if key >= kept.last { scale.moment(scale.gap(key.score())) } else { 0 };
+                moment = if key >= last { scale.moment(scale.gap(key.score())) } else { 0 };
             }
             [moment]
         };
         // SAFETY: all threads.
         let [moment] = unsafe { self.crew.reduce_block(give, add) };
-        self.scale.mean_gap(moment, kept.mass)
-    }
-
-    #[inline(always)]
-    fn weight(&self, kept: Cut) -> f32 {
-        self.scale.weight(kept.mass)
+        moment
     }
 }

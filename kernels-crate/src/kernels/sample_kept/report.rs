@@ -27,7 +27,7 @@ pub(super) unsafe fn report<const CLUSTER: u32>(
         of_draws(of_row);
         let (mut log_sum_exp, mut entropy) = (highest, 0.0);
         if !view.report().entropies.is_null() && highest > f32::NEG_INFINITY {
-            entropy = of_row.scale.entropy(of_row.moment(Key::NONE), of_row.total);
+            entropy = of_row.scale.entropy(of_row.moment_down_to(Key::NONE), of_row.total);
         }
         if highest.is_finite() {
             log_sum_exp = of_row.scale.log_sum_exp(of_row.total);

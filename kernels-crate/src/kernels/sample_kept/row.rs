@@ -47,25 +47,25 @@ pub(super) unsafe fn finish<const FULL: bool>(
     crew: &Crew<1>,
     row: u32,
     guess: Guess,
-    found_of: Found,
+    found: Found,
 ) -> bool {
     // Opaque: what follows from it would be computed before all rows, and cost registers.
     let vocab = arch::opaque(params.sample.vocab);
-    let (floor, way, (keys, n)) = (guess.floor, guess.way, found_of.of_row);
+    let (floor, way, (keys, n)) = (guess.floor, guess.way, found.of_row);
     let is_ruled = FULL && way.is_ruled();
     // SAFETY: the caller's promise; `row < B`.
     unsafe {
         let Asked { top_p, temperature, best, .. } = Asked::of(params, (row, way));
         // Fewer may be all that there are.
         let is_short = |n, best| n < best && floor > f32::NEG_INFINITY;
-        if is_short(n, best) || is_short(found_of.of_model.1, params.raw.best) {
+        if is_short(n, best) || is_short(found.of_model.1, params.raw.best) {
             return false;
         }
         let scale = Scale::new(guess.whole.highest, floor, temperature, vocab);
         let mut tokens = Gathered { keys, n, scale };
         let mut whole = guess.whole;
         if is_ruled {
-            let sum = found_of.moments[1].weights as f32;
+            let sum = found.moments[1].weights as f32;
             let highest = tokens.highest(crew);
             let is_accurate = (LEAST_SUM..=1.0 / LEAST_SUM).contains(&sum);
             // False for NaN and `+inf`, and where there are no tokens.
@@ -89,14 +89,14 @@ pub(super) unsafe fn finish<const FULL: bool>(
             }
             let filters = Filters::new(features, temperature);
             let last;
-            if let Some(found) = tokens.find_likeliest(crew, features.top_k) {
-                let ends = (whole.highest, found_of.deviation);
-                let mut ranked = Ranked::new(crew, found, ends, vocab);
+            if let Some(n_found) = tokens.find_likeliest(crew, features.top_k) {
+                let ends = (whole.highest, found.deviation);
+                let mut ranked = Ranked::new(crew, n_found, ends, vocab);
                 last = filters.last_of(&mut ranked);
                 in_order = ranked.n_in_order();
             } else {
                 let ends = (whole.highest, floor);
-                let mut chosen = Chosen::new(crew, tokens, ends, (vocab, found_of.deviation));
+                let mut chosen = Chosen::new(crew, tokens, ends, (vocab, found.deviation));
                 last = filters.last_of(&mut chosen);
                 if chosen.failed {
                     return false;
@@ -112,12 +112,12 @@ pub(super) unsafe fn finish<const FULL: bool>(
         if best > 0 && !climbed && in_order == 0 {
             tokens.climb(crew);
         }
-        let (keys, n) = found_of.of_model;
+        let (keys, n) = found.of_model;
         let scale = Scale::new(guess.whole.highest, floor, 1.0, vocab);
         let of_model = if is_ruled { Gathered { keys, n, scale } } else { tokens };
         let are_drawn = way.is_filtered();
         let lists = Lists { of_model, of_row: tokens, in_order, is_ruled, floor, are_drawn };
-        brief::report(params, crew, (row, whole), &lists, found_of.moments)
+        brief::report(params, crew, (row, whole), &lists, found.moments)
     }
 }
 

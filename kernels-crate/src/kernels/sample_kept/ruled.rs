@@ -102,7 +102,7 @@ impl<'a> Part<'a> {
     unsafe fn each_of(&self, ids: Ids, thread: u32, mut run: impl FnMut(u32)) {
         let first_id = self.params.sample.first_token + self.begin;
         let mut at = thread;
-        while at < ids.n() {
+        while at < ids.n {
             // SAFETY: the list has this item.
             let place = unsafe { ids.get(at) }.wrapping_sub(first_id);
             if place < self.end - self.begin {

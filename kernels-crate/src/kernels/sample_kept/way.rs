@@ -68,41 +68,47 @@ impl Way {
         )
     }
 
+    /// Whether it has any of these bits.
+    #[inline(always)]
+    fn has(self, bits: u32) -> bool {
+        self.0 & bits != 0
+    }
+
     #[inline(always)]
     pub(super) fn is_few(self) -> bool {
-        self.0 & Self::FEW != 0
+        self.has(Self::FEW)
     }
 
     #[inline(always)]
     pub(super) fn is_filtered(self) -> bool {
-        self.0 & Self::FILTERED != 0
+        self.has(Self::FILTERED)
     }
 
     #[inline(always)]
     pub(super) fn is_nucleus(self) -> bool {
-        self.0 & Self::NUCLEUS != 0
+        self.has(Self::NUCLEUS)
     }
 
     #[inline(always)]
     pub(super) fn is_ruled(self) -> bool {
-        self.0 & Self::RULED != 0
+        self.has(Self::RULED)
     }
 
     #[inline(always)]
     pub(super) fn is_spread(self) -> bool {
-        self.0 & Self::SPREAD != 0
+        self.has(Self::SPREAD)
     }
 
     /// Whether the row's values are looked at after its rules.
     #[inline(always)]
     pub(super) fn needs_marks(self) -> bool {
-        self.0 & (Self::RULED | Self::SPREAD) != 0
+        self.has(Self::RULED | Self::SPREAD)
     }
 
     /// Whether it is finished from few values that no rule changes, with no filters but top_p.
     #[inline(always)]
     pub(super) fn is_plain(self) -> bool {
-        self.0 & (Self::CUT | Self::RULED | Self::SPREAD) == 0
+        !self.has(Self::CUT | Self::RULED | Self::SPREAD)
     }
 
     /// All bits of both.
