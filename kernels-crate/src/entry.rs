@@ -140,7 +140,6 @@ pub unsafe extern "ptx-kernel" fn flash_sampling_sample_kept(params: KeptParams)
 #[cfg(feature = "sm_90a")]
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn flash_sampling_sample_kept_cluster(params: KeptParams) {
-    arch::dependencies_wait();
     // SAFETY: the caller's promise; the launch gives `Shared` its bytes, and the slice.
     unsafe { run_kept::<{ kept::CLUSTER }>(&params) }
 }

@@ -139,7 +139,6 @@ pub unsafe fn flash_sampling_sample_kept(params: KeptParams) {
 #[cfg(feature = "sm_90a")]
 #[kernel]
 pub unsafe fn flash_sampling_sample_kept_cluster(params: KeptParams) {
-    arch::dependencies_wait();
     // SAFETY: the caller's promise; the launch gives `Shared` its bytes, and the slice.
     unsafe { run_kept::<{ kept::CLUSTER }>(&params) }
 }

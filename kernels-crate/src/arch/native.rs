@@ -133,6 +133,10 @@ pub fn of_block<T>(own: *mut T, _rank: u32) -> *mut T {
 #[inline(always)]
 pub fn cluster_meet() {}
 
+/// Waits until what came before has ended: it has.
+#[inline(always)]
+pub fn dependencies_wait() {}
+
 /// Adds to a value that the block shares; returns what was there.
 ///
 /// # Safety

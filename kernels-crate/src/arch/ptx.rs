@@ -259,6 +259,11 @@ pub fn cluster_meet() {
     block_barrier();
 }
 
+/// Waits until the grids before this one have ended: without programmatic launches they have.
+#[cfg(not(feature = "sm_90a"))]
+#[inline(always)]
+pub fn dependencies_wait() {}
+
 /// The block's dynamic shared memory.
 #[inline(always)]
 pub fn dynamic_shared() -> *mut u8 {

@@ -6,7 +6,8 @@
 //! *Operands*: [`KeptParams`], naturally aligned. The outputs and, where slices are not in
 //! shared memory, the logits of kept rows are written; outputs alias nothing.
 //!
-//! *Mapping*: first the rows that were listed, a block each. The others the blocks of a cluster
+//! *Mapping*: what rows ask for is found while the sampling kernel ends. Then come the rows that
+//! were listed, a block each. The others the blocks of a cluster
 //! work on together, the cluster's index first, then as many rows further as there are clusters:
 //! where weights were summed up, those that few of their values may serve (`few.rs`) as many at a
 //! time as there are blocks; and what these leave, one row at a time. Each block has a slice of the row, of
@@ -22,8 +23,8 @@
 //! in [`crate::scale`], what is kept in [`crate::filters`], scores in [`crate::score`]. Sums
 //! of many tokens are integers, and keys have an order: how they are found does not show.
 //!
-//! *Preconditions*: the sampling kernel's; it has ended, and has stored the logits of all
-//! rows; lists are in ascending order of distinct ids (`host-crate/src/token_rules.rs`).
+//! *Preconditions*: the sampling kernel's; it has stored the logits of all rows, and has ended, or
+//! with clusters is waited for: it lets this kernel start when all before it have ended. Lists are in ascending order of distinct ids (`host-crate/src/token_rules.rs`).
 //!
 //! *Measured*: `docs/findings/`.
 
@@ -80,7 +81,7 @@ pub unsafe fn sample_kept<const CLUSTER: u32>(
     blocks: u32,
 ) {
     let rank = if CLUSTER == 1 { 0 } else { arch::cluster_rank() };
-    let mut row = block / CLUSTER;
+    let (mut row, step) = (block / CLUSTER, blocks / CLUSTER);
     let words = if params.slice_in_shared != 0 {
         slice_len(params.sample.vocab, CLUSTER) as u32
     } else {
@@ -88,29 +89,26 @@ pub unsafe fn sample_kept<const CLUSTER: u32>(
     };
     // SAFETY: the caller's promise; `row < B`, and every access is masked by the slice.
     unsafe {
+        let asked = (&raw mut (*shared).rows).cast::<Way>();
         let alone = Crew::<1>::new(shared, 0);
-        if !params.sample.listed.is_null() {
-            let mut row = block;
-            while row < params.sample.batch {
-                let known = Known::take(params, &alone, row);
-                if known.is_listed() {
-                    short::finish_row(params, &alone, (slice, words), row, known);
-                }
-                row += blocks;
-            }
-        }
-        let clusters = blocks / CLUSTER;
-        let (mut crew, mut any) = (Crew::<CLUSTER>::new(shared, rank), false);
+        let (mut crew, mut any, mut is_first) = (Crew::<CLUSTER>::new(shared, rank), false, true);
         while row < params.sample.batch {
             // As many rows as there are threads, so that none is waited for alone.
-            let (first, step) = (row, clusters);
-            let asked = (&raw mut (*shared).rows).cast::<Way>();
+            let first = row;
             crew.leg(|thread| {
                 let row = thread.saturating_mul(step).saturating_add(first);
                 let is_there = row < params.sample.batch;
                 let way = if is_there { Way::of(params, row) } else { Way::STANDS };
                 asked.add(thread as usize).write(way);
             });
+            if is_first {
+                // What rows ask for was there before the sampling kernel.
+                if CLUSTER != 1 {
+                    arch::dependencies_wait();
+                }
+                finish_listed(params, &alone, (slice, words), (block, blocks));
+                is_first = false;
+            }
             if has_sums(params) {
                 let room = (slice, words);
                 few::finish::<CLUSTER>(params, (&alone, rank), room, asked, (first, step));
@@ -131,6 +129,30 @@ pub unsafe fn sample_kept<const CLUSTER: u32>(
         if CLUSTER != 1 && any {
             arch::cluster_meet();
         }
+    }
+}
+
+/// Finishes those of a block's rows that were listed.
+#[inline(always)]
+unsafe fn finish_listed(
+    params: &KeptParams,
+    crew: &Crew<1>,
+    room: (*mut f32, u32),
+    (block, blocks): (u32, u32),
+) {
+    if params.sample.listed.is_null() {
+        return;
+    }
+    let mut row = block;
+    while row < params.sample.batch {
+        // SAFETY: the caller's promise; `row < B`.
+        unsafe {
+            let known = Known::take(params, crew, row);
+            if known.is_listed() {
+                short::finish_row(params, crew, room, row, known);
+            }
+        }
+        row += blocks;
     }
 }
 

@@ -37,7 +37,7 @@
 //! `hints_ready` hand a sieve's rows and hints over and back; `levels_wanted` tells when
 //! to read the levels where the warpgroups share tiles. A launch may let blocks start
 //! before the kernel before has ended: until then the producer reads weights and everyone
-//! else waits. A block lets the next kernel start as soon as it is set up.
+//! else waits. Then a block lets the next kernel start, which may read what those left.
 //!
 //! *Numerics*: f32 sums, in steps of 16 along d, from the slab `Call::first_slab` on and
 //! around: the same order in every variant and every shard.
@@ -170,13 +170,13 @@ pub unsafe fn sample_sm90<
         } else {
             arch::cluster_barrier();
         }
-        arch::dependents_launch();
         if warp < sm90::GROUP_WARPS {
             arch::registers_release::<{ sm90::SUPPORT_REGISTERS }>();
             if warp == 0 {
                 producer::run::<CLUSTER>(&call(), weights_map, hidden_map, tile_b);
             } else {
                 arch::dependencies_wait();
+                arch::dependents_launch();
                 hints::run::<M_TILES, N_TILES, SUMS>(&call(), thread - 32);
             }
         } else {

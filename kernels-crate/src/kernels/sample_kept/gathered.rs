@@ -2,7 +2,7 @@
 
 use super::crew::{Crew, LIST, add, key};
 use super::draw::{from_words, merge, to_words, write};
-use super::goal::{find_key, find_place};
+use super::goal::find_place;
 use super::histogram::Histogram;
 use super::row::value_after_rules;
 use crate::abi::NO_TOKEN;
@@ -14,7 +14,7 @@ use crate::kernels::sample_simt::row_params;
 use crate::nucleus;
 use crate::partial_sum::PartialSum;
 use crate::philox::Subkey;
-use crate::scale::{RUNGS, Scale};
+use crate::scale::Scale;
 use crate::score::{RowParams, offer_token};
 use crate::status::Status;
 
@@ -86,21 +86,6 @@ impl Gathered {
                     Histogram::add(ladder, thread, [rung], [mass]);
                 });
             });
-        }
-    }
-
-    /// The least key of the likeliest tokens whose mass reaches a goal; none if all do not, or too
-    /// many lie near it. The tokens are on their rungs.
-    #[inline(always)]
-    unsafe fn reaching(&self, crew: &Crew<1>, goal: u64) -> Option<Key> {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let (place, left) = find_place(crew, &raw mut (*crew.shared).ladder, true, goal);
-            if place == RUNGS {
-                return None;
-            }
-            let n = self.list(crew, |rung| rung == place);
-            (n <= LIST as u32).then(|| find_key(crew, self.scale, n, true, left).0)
         }
     }
 
@@ -186,7 +171,9 @@ impl Gathered {
         }
     }
 
-    /// Draws the row's tokens from its nucleus, and tells whether they are right.
+    /// Draws the row's tokens from its nucleus, and tells whether they are right. Nobody looks for
+    /// the nucleus: the best of all tokens is right if those likelier than it fall short of the
+    /// goal; else it is not of the nucleus, which lies among these.
     #[inline(always)]
     pub(super) unsafe fn draw_nucleus(
         &self,
@@ -200,50 +187,73 @@ impl Gathered {
         let [certain, possible] = nucleus::goals(self.scale, whole, top_p);
         // SAFETY: the caller's promise; `row < B`.
         unsafe {
-            let Some(last) = self.reaching(crew, possible) else { return false };
-            self.draw_all(crew, params, row, last, |drawn, leaders| {
-                let least = self.least_of(params, (row, is_ruled), drawn, leaders);
-                self.mass_above(crew, least) < certain
-            })
-        }
-    }
-
-    /// Draws the row's tokens from those with keys from `last` on, and tells whether all of them
-    /// are right, as `is_right` tells.
-    #[inline(always)]
-    pub(super) unsafe fn draw_all(
-        &self,
-        crew: &Crew<1>,
-        params: &KeptParams,
-        row: u32,
-        last: Key,
-        is_right: impl Fn(Key, Leaders) -> bool,
-    ) -> bool {
-        let mut draw = 0;
-        while draw < params.sample.draws {
-            // SAFETY: the caller's promise; `row < B`.
-            unsafe {
-                let (drawn, leaders) = self.draw(crew, params, row, draw, last);
-                if !is_right(drawn, leaders) {
-                    return false;
-                }
-                crew.leg(|thread| {
-                    if thread == 0 {
-                        // Of what is not finite, no guess is made.
-                        let at = output_index(row, params.sample.draws, draw);
-                        write(params, at, leaders, Status::OK);
-                        if draw < LIST as u32 {
-                            drawn_key(crew, draw).write(drawn);
-                        }
+            let mut draw = 0;
+            while draw < params.sample.draws {
+                let mut last = Key::NONE;
+                loop {
+                    let (drawn, leaders, mass) = self.draw(crew, params, row, draw, last);
+                    // The nucleus may end below all of them.
+                    if mass < possible {
+                        return false;
                     }
-                });
+                    let least = self.least_of(params, (row, is_ruled), drawn, leaders);
+                    let above = self.mass_above(crew, least);
+                    if above < certain {
+                        self.keep(crew, params, row, draw, (drawn, leaders));
+                        break;
+                    }
+                    if above < possible {
+                        return false;
+                    }
+                    last = least.next();
+                }
+                draw += 1;
             }
-            draw += 1;
         }
         true
     }
 
-    /// The best of the tokens with keys from `last` on: the key of the first, and both.
+    /// Draws the row's tokens from those with keys from `last` on.
+    #[inline(always)]
+    pub(super) unsafe fn draw_all(&self, crew: &Crew<1>, params: &KeptParams, row: u32, last: Key) {
+        let mut draw = 0;
+        while draw < params.sample.draws {
+            // SAFETY: the caller's promise; `row < B`.
+            unsafe {
+                let (drawn, leaders, _) = self.draw(crew, params, row, draw, last);
+                self.keep(crew, params, row, draw, (drawn, leaders));
+            }
+            draw += 1;
+        }
+    }
+
+    /// Writes the outputs of a draw, and leaves the key of the token drawn.
+    #[inline(always)]
+    unsafe fn keep(
+        &self,
+        crew: &Crew<1>,
+        params: &KeptParams,
+        row: u32,
+        draw: u32,
+        (drawn, leaders): (Key, Leaders),
+    ) {
+        crew.leg(|thread| {
+            if thread == 0 {
+                let at = output_index(row, params.sample.draws, draw);
+                // SAFETY: the caller's promise.
+                unsafe {
+                    // Of what is not finite, no guess is made.
+                    write(params, at, leaders, Status::OK);
+                    if draw < LIST as u32 {
+                        drawn_key(crew, draw).write(drawn);
+                    }
+                }
+            }
+        });
+    }
+
+    /// The best of the tokens with keys from `last` on: the key of the first, both, and the mass of
+    /// all.
     #[inline(always)]
     unsafe fn draw(
         &self,
@@ -252,29 +262,30 @@ impl Gathered {
         row: u32,
         draw: u32,
         last: Key,
-    ) -> (Key, Leaders) {
+    ) -> (Key, Leaders, u64) {
         // SAFETY: the caller's promise; `row < B`.
         unsafe {
             let RowParams { temperature, key } = row_params(&params.sample, row);
             let subkey = Subkey::new(key, draw);
             let give = |thread| {
-                let (mut drawn, mut leaders) = (Key::NONE, Leaders::NONE);
+                let (mut drawn, mut leaders, mut mass) = (Key::NONE, Leaders::NONE, 0);
                 self.each(thread, |key| {
                     if key >= last {
                         let before = leaders.first;
                         let token = params.sample.first_token.wrapping_add(key.token());
                         offer_token(key.score(), token, temperature, subkey.opaque(), &mut leaders);
                         drawn = if leaders.first == before { drawn } else { key };
+                        mass += self.mass(key);
                     }
                 });
                 let [first, second] = to_words(leaders);
-                [first, second, drawn.bits()]
+                [first, second, drawn.bits(), mass]
             };
-            let [first, second, drawn] = crew.reduce_block(give, |a, b| {
+            let [first, second, drawn, mass] = crew.reduce_block(give, |a, b| {
                 let [first, second] = merge([a[0], a[1]], [b[0], b[1]]);
-                [first, second, if first == a[0] { a[2] } else { b[2] }]
+                [first, second, if first == a[0] { a[2] } else { b[2] }, a[3] + b[3]]
             });
-            (Key::from_bits(drawn), from_words([first, second]))
+            (Key::from_bits(drawn), from_words([first, second]), mass)
         }
     }
 

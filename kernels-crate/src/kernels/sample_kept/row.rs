@@ -76,9 +76,8 @@ pub(super) unsafe fn finish<const FULL: bool>(
             whole = PartialSum { highest, sum: sum / unit };
             tokens.scale = Scale::new(highest, floor, temperature, vocab);
         }
-        let (mut climbed, mut in_order) = (way.is_nucleus(), 0);
-        if climbed {
-            tokens.climb(crew);
+        let (mut climbed, mut in_order) = (false, 0);
+        if way.is_nucleus() {
             if !tokens.draw_nucleus(crew, params, row, whole, top_p, is_ruled) {
                 return false;
             }
@@ -103,7 +102,7 @@ pub(super) unsafe fn finish<const FULL: bool>(
                 }
                 (tokens, climbed) = (chosen.tokens, chosen.climbed);
             }
-            tokens.draw_all(crew, params, row, last, |_, _| true);
+            tokens.draw_all(crew, params, row, last);
         }
         // What was put in order are the likeliest.
         if in_order < best && in_order < n {
