@@ -5,11 +5,12 @@
 use std::ptr::null_mut;
 
 use flash_sampling_kernels::abi::kept::{
-    KeptParams, ReportParams, RowFeatures, slice_len, values_stride,
+    KeptParams, ReportParams, RowFeatures, SeenToken, slice_len, values_stride,
 };
 use flash_sampling_kernels::abi::{NO_TOKEN, SampleParams};
 use flash_sampling_kernels::kernels::sample_kept::{Shared, sample_kept};
 use flash_sampling_kernels::partial_sum::{PartialSum, greater, report_temperature, weight};
+use flash_sampling_kernels::status::Status;
 use flash_sampling_tests::inputs::Lists;
 use flash_sampling_tests::panel::is_near;
 use rand::rngs::SmallRng;
@@ -319,6 +320,33 @@ fn rules_count_for_few_values_as_for_all() {
         // Nothing applies rules before.
         let how = How { reports, rules_are_left: true, ..EXACT };
         rows.assert_few_are_all(how, 2, &format!("case {case}, V = {vocab}"));
+    }
+}
+
+/// A penalty may make a NaN of a finite logit: the token is out, and the status tells.
+#[test]
+fn numbers_that_rules_spoil_show_in_the_status() {
+    let mut rng = SmallRng::seed_from_u64(89);
+    let mut rows = random_rows(&mut rng, 1, 5_000, 9);
+    // An infinity, less another.
+    let spoiled = SeenToken { token: rows.first_token + 77, count: 2 };
+    for row in 0..9 {
+        rows.logits[row][77] = 4.0;
+        rows.features[row].top_p = 0.5;
+        if row % 3 != 0 {
+            let features = &mut rows.features[row];
+            (features.seen, features.n_seen) = (&raw const spoiled, 1);
+            (features.repetition, features.frequency) = (1e-38, 3e38);
+        }
+    }
+    let [_, status, ..] = rows.finish(How { rules_are_left: true, ..SUMS }).drawn;
+    for (row, status) in status.chunks(DRAWS).enumerate() {
+        let expected = if row % 3 != 0 { Status::NAN_SEEN } else { Status::OK };
+        assert!(status.iter().all(|&status| status == expected.bits()), "row {row}: {status:?}");
+    }
+    for reports in [[true, true], [false; 2]] {
+        let how = How { reports, rules_are_left: true, ..EXACT };
+        rows.assert_few_are_all(how, 2, &format!("{reports:?}"));
     }
 }
 

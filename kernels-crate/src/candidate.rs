@@ -35,12 +35,6 @@ impl Key {
         Self(Self::new(score, 0).0 & !(u32::MAX as u64))
     }
 
-    /// The least that is above this, which is not the highest of all.
-    #[inline(always)]
-    pub const fn next(self) -> Self {
-        Self(self.0 + 1)
-    }
-
     /// The token, or [`NO_TOKEN`].
     #[inline(always)]
     pub const fn token(self) -> u32 {

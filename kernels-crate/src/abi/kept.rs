@@ -220,6 +220,20 @@ impl ReportParams {
         best: 0,
     };
 
+    /// The lists of the likeliest tokens alone.
+    #[inline(always)]
+    pub fn of_best(&self) -> Self {
+        let Self { best_tokens, best_logprobs, best, .. } = *self;
+        Self { best_tokens, best_logprobs, best, ..Self::NONE }
+    }
+
+    /// All but these.
+    #[inline(always)]
+    pub fn without_best(&self) -> Self {
+        let Self { best_tokens, best_logprobs, best, .. } = Self::NONE;
+        Self { best_tokens, best_logprobs, best, ..*self }
+    }
+
     /// Whether it wants anything.
     #[inline(always)]
     pub fn any(&self) -> bool {

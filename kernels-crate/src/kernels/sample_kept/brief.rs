@@ -5,7 +5,7 @@ use super::crew::{Crew, LIST, key};
 use super::gathered::{Gathered, drawn_key};
 use super::moments::{Moments, OfBoth};
 use super::report::write_best;
-use super::row::{drawn, sum_of, value_after_rules, values_of};
+use super::row::{Part, drawn, sum_of, value_after_rules, values_of};
 use crate::abi::kept::{KeptParams, ReportParams};
 use crate::arch;
 use crate::candidate::Key;
@@ -28,7 +28,8 @@ pub(super) struct Lists {
     pub(super) are_drawn: bool,
 }
 
-/// Reports what is wanted of either distribution, and tells whether it is right. `whole` is the sum
+/// Reports what is wanted of either distribution, as far as it is the block's part, and tells
+/// whether it is right. `whole` is the sum
 /// of the row's own distribution, if that is wanted, and `moments` are those of all tokens if
 /// entropies are.
 ///
@@ -41,7 +42,7 @@ pub(super) struct Lists {
 pub(super) unsafe fn report(
     params: &KeptParams,
     crew: &Crew<1>,
-    (row, whole): (u32, PartialSum),
+    (row, part, whole): (u32, Part, PartialSum),
     lists: &Lists,
     moments: OfBoth,
 ) -> bool {
@@ -52,7 +53,9 @@ pub(super) unsafe fn report(
         while step < steps {
             let (raw, processed) = (params.raw, params.processed);
             let of_row = step == 0;
-            let report: ReportParams = if of_row { processed } else { raw };
+            let mut report: ReportParams = if of_row { processed } else { raw };
+            report = if part.lists { report } else { report.without_best() };
+            report = if part.draws { report } else { report.of_best() };
             if report.any() {
                 let mut temperature = 1.0;
                 let mut of_part = whole;
@@ -112,8 +115,9 @@ unsafe fn of_distribution(
     let logprob = |y| whole.logprob(y, temperature);
     // SAFETY: the caller's promise.
     unsafe {
-        let mut draw = 0;
-        while draw < sample.draws {
+        let of_drawn = !report.logprobs.is_null() | !report.ranks.is_null();
+        let (mut draw, draws) = (0, if of_drawn { sample.draws } else { 0 });
+        while draw < draws {
             let at = output_index(row, sample.draws, draw) as usize;
             let (mut p, mut rank) = (f32::NEG_INFINITY, 0);
             let own = if are_drawn && draw < LIST as u32 {

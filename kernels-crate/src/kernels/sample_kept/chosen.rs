@@ -45,7 +45,7 @@ impl<'a> Chosen<'a> {
             let mut sum = 0;
             // SAFETY: the keys are there.
             unsafe {
-                self.tokens.each(thread, |key| {
+                self.tokens.each(thread, |_, key| {
                     sum += if key >= last { of(self.tokens.gap(key)) } else { 0 };
                 });
             }

@@ -297,7 +297,7 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
 /// Where the blocks of a cluster have so many items each, the block that has the item `at` of all,
 /// and how many come before that block's.
 #[inline(always)]
-pub(super) fn block_of(counts: &[u32; RANKS], at: u32) -> (u32, u32) {
+fn block_of(counts: &[u32; RANKS], at: u32) -> (u32, u32) {
     let (mut of, mut before, mut end, mut rank) = (0, 0, 0, 0);
     while rank < RANKS {
         let is_behind = at >= end;

@@ -1,6 +1,7 @@
 //! The rows of a cluster that few of their values may serve, where the sampling kernel has summed
 //! up their weights: as many at a time as there are blocks. Each block guesses a floor for one of
-//! them; all gather, each of its part of every row; and each finishes its own.
+//! them; all gather, each of its part of every row; and each finishes its own. Where there are
+//! fewer, another block lists a row's likeliest meanwhile.
 
 mod weigh;
 
@@ -9,7 +10,7 @@ use super::crew::{Crew, add};
 use super::guess::{self, Guess};
 use super::moments::{self, from_words};
 use super::parts::{collect, gather, part_of};
-use super::row::{self, Found};
+use super::row::{self, Found, Part};
 use super::ruled;
 use super::short::for_keys;
 use super::way::Way;
@@ -72,8 +73,11 @@ pub(super) unsafe fn finish<const CLUSTER: u32>(
                 let told = (&raw mut (*crew.shared).told).cast::<Told>();
                 crew.leg(|thread| {
                     if thread < n_rows && way(thread).is_few() {
-                        let is_finished = (&raw const (*told).is_finished).cast::<u32>();
-                        let is_finished = is_finished.add(thread as usize).read() != 0;
+                        let told = (&raw const (*told).is_finished).cast::<u32>();
+                        let mut is_finished = told.add(thread as usize).read() != 0;
+                        if let Some(helper) = rows.helper::<CLUSTER>(thread) {
+                            is_finished &= told.add(helper as usize).read() != 0;
+                        }
                         let place = asked.add((from + thread) as usize);
                         place.write(if is_finished { Way::STANDS } else { Way::ALL });
                     }
@@ -155,8 +159,7 @@ impl Rows<'_> {
                 }
             }
             meet::<CLUSTER>();
-            let is_own = (&raw const (*told).guess.floor).read() < f32::INFINITY;
-            let is_finished = is_own && self.finish_own::<CLUSTER, FULL>();
+            let is_finished = self.finish_part::<CLUSTER, FULL>();
             crew.leg(|thread| {
                 // Told, not asked for: behind the meeting, no block needs another's memory.
                 if thread < CLUSTER {
@@ -169,28 +172,47 @@ impl Rows<'_> {
         }
     }
 
-    /// Finishes the block's own row.
+    /// The block that lists the likeliest of a row, if they are wanted and one is left for that
+    /// beside the row's own.
     #[inline(always)]
-    unsafe fn finish_own<const CLUSTER: u32, const FULL: bool>(self) -> bool {
+    fn helper<const CLUSTER: u32>(&self, nth: u32) -> Option<u32> {
+        let wanted = (self.params.raw.best > 0) | (self.params.processed.best > 0);
+        let helper = nth + self.n;
+        (wanted & (helper < CLUSTER)).then_some(helper)
+    }
+
+    /// Does the block's part of a row: of its own, or as the helper of another's.
+    #[inline(always)]
+    unsafe fn finish_part<const CLUSTER: u32, const FULL: bool>(self) -> bool {
         let Self { params, crew, rank, .. } = self;
+        let draws = rank < self.n;
+        let nth = if draws { rank } else { rank - self.n };
+        let helper = self.helper::<CLUSTER>(nth);
+        if nth >= self.n || !draws && helper.is_none() {
+            return false;
+        }
+        let part = Part { draws, lists: !draws || helper.is_none() };
         let told = self.told();
         // SAFETY: the caller's promise: all blocks have told what they have.
         unsafe {
-            let guess = (&raw const (*told).guess).read();
+            let guess = self.guess(nth);
+            if guess.floor == f32::INFINITY {
+                return false;
+            }
             let of_block = |of| arch::of_block(told, of);
             let (mut moments, mut deviation) = ([0; 4], 0.0);
             if FULL {
                 let sums = |of| (&raw const (*of_block(of)).moments).cast::<[u64; 4]>();
-                let of = |of| sums(of).add(rank as usize).read();
+                let of = |of| sums(of).add(nth as usize).read();
                 moments = arch::warp_combine(CLUSTER, of, moments::merge);
             }
             if FULL && guess.way.is_spread() {
                 let sums = |of| (&raw const (*of_block(of)).units).cast::<[u64; 4]>();
                 let units =
-                    arch::warp_combine(CLUSTER, |of| sums(of).add(rank as usize).read(), add);
+                    arch::warp_combine(CLUSTER, |of| sums(of).add(nth as usize).read(), add);
                 let [n, units, low, high] = units;
                 let sums = Sums { n, units, squares: [low, high] };
-                deviation = self.units::<CLUSTER>(rank).deviation(sums);
+                deviation = self.units::<CLUSTER>(nth).deviation(sums);
             }
             let (mut to, mut most) = self.own_room::<CLUSTER>();
             let mut lists = [(to, 0); 2];
@@ -200,14 +222,14 @@ impl Rows<'_> {
             while list < end {
                 let is_edited = list != 0;
                 let is_ruled = FULL && guess.way.is_ruled();
-                let (parts, of_each) = self.list_room::<CLUSTER>(rank, is_edited, is_ruled);
+                let (parts, of_each) = self.list_room::<CLUSTER>(nth, is_edited, is_ruled);
                 // A block alone has gathered them where they are to be.
                 if CLUSTER == 1 {
                     (to, most) = (parts, of_each);
                 }
                 let n = if is_edited { &raw mut (*told).n_ruled } else { &raw mut (*told).n };
                 let from = (parts, of_each);
-                let Some(n) = collect::<CLUSTER>(crew, (n.cast(), rank), from, (to, most)) else {
+                let Some(n) = collect::<CLUSTER>(crew, (n.cast(), nth), from, (to, most)) else {
                     return false;
                 };
                 lists = if is_edited { [lists[0], (to, n)] } else { [(to, n); 2] };
@@ -216,7 +238,7 @@ impl Rows<'_> {
             }
             let [of_model, of_row] = lists;
             let found = Found { of_model, of_row, moments: from_words(moments), deviation };
-            row::finish::<FULL>(params, crew, self.row(rank), guess, found)
+            row::finish::<FULL>(params, crew, (self.row(nth), part), guess, found)
         }
     }
 

@@ -5,6 +5,7 @@ use super::draw::{from_words, merge, to_words, write};
 use super::goal::find_place;
 use super::histogram::Histogram;
 use super::row::value_after_rules;
+use super::short::ShortRow;
 use crate::abi::NO_TOKEN;
 use crate::abi::kept::{KeptParams, THREADS};
 use crate::arch;
@@ -15,7 +16,7 @@ use crate::nucleus;
 use crate::partial_sum::PartialSum;
 use crate::philox::Subkey;
 use crate::scale::Scale;
-use crate::score::{RowParams, offer_token};
+use crate::score::{RowParams, score, token_noise};
 use crate::status::Status;
 
 /// Where the key of a token that was drawn is left, of the first [`LIST`].
@@ -24,6 +25,34 @@ pub(super) fn drawn_key(crew: &Crew<1>, draw: u32) -> *mut Key {
     // SAFETY: the block's own memory.
     let masses = unsafe { &raw mut (*crew.shared).masses };
     masses.cast::<Key>().wrapping_add(draw as usize)
+}
+
+/// Scores that a block has room for: where it has a listed row, which is done with.
+const SCORES: u32 = (size_of::<ShortRow>() / size_of::<f32>()) as u32;
+
+/// How the tokens of a row score in one draw.
+#[derive(Clone, Copy)]
+struct Scored {
+    first_token: u32,
+    temperature: f32,
+    subkey: Subkey,
+}
+
+impl Scored {
+    #[inline(always)]
+    unsafe fn new(params: &KeptParams, row: u32, draw: u32) -> Self {
+        // SAFETY: the caller's promise; `row < B`.
+        let RowParams { temperature, key } = unsafe { row_params(&params.sample, row) };
+        let first_token = params.sample.first_token;
+        Self { first_token, temperature, subkey: Subkey::new(key, draw) }
+    }
+
+    /// The score of a token, by the key of its value, which is not `−inf`.
+    #[inline(always)]
+    fn score(&self, key: Key) -> f32 {
+        let token = self.first_token.wrapping_add(key.token());
+        score(key.score(), self.temperature, token_noise(self.subkey.opaque(), token))
+    }
 }
 
 /// A row and the tokens of it that were gathered.
@@ -37,13 +66,13 @@ pub(super) struct Gathered {
 
 /// Of all methods: all threads of the block, but for the first three; the keys are there.
 impl Gathered {
-    /// Hands over the thread's keys.
+    /// Hands over the thread's keys, and their places.
     #[inline(always)]
-    pub(super) unsafe fn each(&self, thread: u32, mut run: impl FnMut(Key)) {
+    pub(super) unsafe fn each(&self, thread: u32, mut run: impl FnMut(u32, Key)) {
         let mut at = thread;
         while at < self.n {
             // SAFETY: there are so many.
-            run(unsafe { self.keys.add(at as usize).read() });
+            run(at, unsafe { self.keys.add(at as usize).read() });
             at += THREADS;
         }
     }
@@ -64,7 +93,7 @@ impl Gathered {
         let give = |thread| {
             let mut first = Key::NONE;
             // SAFETY: the caller's promise.
-            unsafe { self.each(thread, |key| first = core::cmp::max(first, key)) };
+            unsafe { self.each(thread, |_, key| first = core::cmp::max(first, key)) };
             [first.bits()]
         };
         // SAFETY: the caller's promise.
@@ -80,7 +109,7 @@ impl Gathered {
             let ladder = &raw mut (*crew.shared).ladder;
             crew.leg(|thread| Histogram::write(ladder, thread, 0, 0));
             crew.leg(|thread| {
-                self.each(thread, |key| {
+                self.each(thread, |_, key| {
                     let gap = self.gap(key);
                     let (rung, mass) = (self.scale.rung(gap), self.scale.mass(gap));
                     Histogram::add(ladder, thread, [rung], [mass]);
@@ -114,7 +143,7 @@ impl Gathered {
                 }
             });
             crew.leg(|thread| {
-                self.each(thread, |key| {
+                self.each(thread, |_, key| {
                     if wanted(self.scale.rung(self.gap(key))) {
                         let at = arch::block_add_u32(n, 1);
                         if at < LIST as u32 {
@@ -163,7 +192,7 @@ impl Gathered {
         unsafe {
             let give = |thread| {
                 let mut n = 0;
-                self.each(thread, |key| n += (key.score() >= y) as u64);
+                self.each(thread, |_, key| n += (key.score() >= y) as u64);
                 [n]
             };
             let [n] = crew.reduce_block(give, add);
@@ -184,29 +213,35 @@ impl Gathered {
         top_p: f32,
         is_ruled: bool,
     ) -> bool {
+        if self.n > SCORES {
+            return false;
+        }
         let [certain, possible] = nucleus::goals(self.scale, whole, top_p);
-        // SAFETY: the caller's promise; `row < B`.
+        // SAFETY: the caller's promise; `row < B`; legs part what is written from what is read.
         unsafe {
+            let scores = (&raw mut (*crew.shared).short).cast::<f32>();
             let mut draw = 0;
             while draw < params.sample.draws {
-                let mut last = Key::NONE;
+                let scored = Scored::new(params, row, draw);
+                crew.leg(|thread| {
+                    self.each(thread, |at, key| scores.add(at as usize).write(scored.score(key)));
+                });
+                let (mut least, mut drawn, mut leaders) = (Key::NONE, Key::NONE, Leaders::NONE);
                 loop {
-                    let (drawn, leaders, mass) = self.draw(crew, params, row, draw, last);
-                    // The nucleus may end below all of them.
-                    if mass < possible {
-                        return false;
-                    }
-                    let least = self.least_of(params, (row, is_ruled), drawn, leaders);
                     let above = self.mass_above(crew, least);
-                    if above < certain {
-                        self.keep(crew, params, row, draw, (drawn, leaders));
+                    if above < possible {
+                        // Nothing is drawn yet, or what is may be of the nucleus or not.
+                        if least == Key::NONE || above >= certain {
+                            return false;
+                        }
                         break;
                     }
-                    if above < possible {
-                        return false;
-                    }
-                    last = least.next();
+                    let score =
+                        |at: u32, key| (key > least).then(|| scores.add(at as usize).read());
+                    (drawn, leaders) = self.best(crew, scored.first_token, score);
+                    least = self.least_of(params, (row, is_ruled), drawn, leaders);
                 }
+                self.keep(crew, params, row, draw, (drawn, leaders));
                 draw += 1;
             }
         }
@@ -220,7 +255,9 @@ impl Gathered {
         while draw < params.sample.draws {
             // SAFETY: the caller's promise; `row < B`.
             unsafe {
-                let (drawn, leaders, _) = self.draw(crew, params, row, draw, last);
+                let scored = Scored::new(params, row, draw);
+                let score = |_, key| (key >= last).then(|| scored.score(key));
+                let (drawn, leaders) = self.best(crew, scored.first_token, score);
                 self.keep(crew, params, row, draw, (drawn, leaders));
             }
             draw += 1;
@@ -252,41 +289,36 @@ impl Gathered {
         });
     }
 
-    /// The best of the tokens with keys from `last` on: the key of the first, both, and the mass of
-    /// all.
+    /// The best of the tokens that have a score: the key of the first, and both.
     #[inline(always)]
-    unsafe fn draw(
+    unsafe fn best(
         &self,
         crew: &Crew<1>,
-        params: &KeptParams,
-        row: u32,
-        draw: u32,
-        last: Key,
-    ) -> (Key, Leaders, u64) {
-        // SAFETY: the caller's promise; `row < B`.
-        unsafe {
-            let RowParams { temperature, key } = row_params(&params.sample, row);
-            let subkey = Subkey::new(key, draw);
-            let give = |thread| {
-                let (mut drawn, mut leaders, mut mass) = (Key::NONE, Leaders::NONE, 0);
-                self.each(thread, |key| {
-                    if key >= last {
-                        let before = leaders.first;
-                        let token = params.sample.first_token.wrapping_add(key.token());
-                        offer_token(key.score(), token, temperature, subkey.opaque(), &mut leaders);
-                        drawn = if leaders.first == before { drawn } else { key };
-                        mass += self.mass(key);
-                    }
-                });
-                let [first, second] = to_words(leaders);
-                [first, second, drawn.bits(), mass]
+        first_token: u32,
+        score: impl Fn(u32, Key) -> Option<f32>,
+    ) -> (Key, Leaders) {
+        let give = |thread| {
+            let (mut drawn, mut leaders) = (Key::NONE, Leaders::NONE);
+            let offer = |at, key: Key| {
+                if let Some(score) = score(at, key) {
+                    let before = leaders.first;
+                    leaders.offer(Key::new(score, first_token.wrapping_add(key.token())));
+                    drawn = if leaders.first == before { drawn } else { key };
+                }
             };
-            let [first, second, drawn, mass] = crew.reduce_block(give, |a, b| {
+            // SAFETY: the caller's promise.
+            unsafe { self.each(thread, offer) };
+            let [first, second] = to_words(leaders);
+            [first, second, drawn.bits()]
+        };
+        // SAFETY: the caller's promise.
+        let [first, second, drawn] = unsafe {
+            crew.reduce_block(give, |a, b| {
                 let [first, second] = merge([a[0], a[1]], [b[0], b[1]]);
-                [first, second, if first == a[0] { a[2] } else { b[2] }, a[3] + b[3]]
-            });
-            (Key::from_bits(drawn), from_words([first, second]), mass)
-        }
+                [first, second, if first == a[0] { a[2] } else { b[2] }]
+            })
+        };
+        (Key::from_bits(drawn), from_words([first, second]))
     }
 
     /// The less likely of the two that show, `drawn` being the first: of the second nobody asks
@@ -315,7 +347,7 @@ impl Gathered {
             let mut mass = 0;
             // SAFETY: the caller's promise.
             unsafe {
-                self.each(thread, |key| mass += if key > least { self.mass(key) } else { 0 });
+                self.each(thread, |_, key| mass += if key > least { self.mass(key) } else { 0 });
             }
             [mass]
         };

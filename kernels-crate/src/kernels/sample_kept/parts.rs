@@ -1,7 +1,7 @@
 //! A block's parts of the rows that its cluster finishes from few tokens: gathered, and brought
 //! together.
 
-use super::crew::{Crew, block_of, key};
+use super::crew::{Crew, add, key};
 use super::row;
 use super::view::{Four, TOGETHER};
 use crate::abi::kept::{CLUSTER as LARGEST_CLUSTER, KeptParams, THREADS};
@@ -10,7 +10,8 @@ use crate::candidate::Key;
 use crate::dims::ceil_div;
 use crate::kernels::select::select;
 
-const RANKS: usize = LARGEST_CLUSTER as usize;
+/// Lanes of a warp.
+const LANES: u32 = 32;
 
 /// Fours of a thread that are on their way together.
 const READ: usize = 4;
@@ -112,35 +113,32 @@ pub(super) unsafe fn collect<const CLUSTER: u32>(
     (parts, of_each): (*mut Key, u32),
     (keys, most): (*mut Key, u32),
 ) -> Option<u32> {
-    let (mut counts, mut n, mut fits, mut of) = ([0; RANKS], 0, true, 0);
     // SAFETY: the caller's promise: a part has room for `of_each` keys.
     unsafe {
-        while of < CLUSTER {
-            let theirs = arch::of_block(told, of);
-            counts[of as usize] = theirs.add(rank as usize).read();
-            of += 1;
-        }
-        of = 0;
-        while of < CLUSTER {
-            fits &= counts[of as usize] <= of_each;
-            n += counts[of as usize];
-            of += 1;
-        }
-        if !fits || n > most {
+        let count = |of| arch::of_block(told, of).add(rank as usize).read();
+        let give = |of| [count(of) as u64, (count(of) > of_each) as u64];
+        let [n, misfits] = arch::warp_combine(CLUSTER, give, add);
+        if misfits > 0 || n > most as u64 {
             return None;
         }
         // A block alone has gathered them where they are to be.
         if CLUSTER != 1 {
             crew.leg(|thread| {
-                let mut at = thread;
+                // Of each block a warp or two take the keys.
+                let (of, lane) = (thread / LANES % CLUSTER, thread % LANES);
+                let earlier = |other| [if other < of { count(other) as u64 } else { 0 }];
+                let [before] = arch::warp_combine(CLUSTER, earlier, add);
+                let (theirs, n) = (arch::of_block(parts, of), count(of));
+                let to = keys.add(before as usize);
+                let mut at = thread / (LANES * CLUSTER) * LANES + lane;
                 while at < n {
-                    let (from, before) = block_of(&counts, at);
-                    let theirs = arch::of_block(parts, from).add((at - before) as usize);
-                    keys.add(at as usize).write(theirs.read());
-                    at += THREADS;
+                    to.add(at as usize).write(theirs.add(at as usize).read());
+                    at += THREADS / CLUSTER;
                 }
             });
         }
+        Some(n as u32)
     }
-    Some(n)
 }
+
+const _: () = assert!(THREADS.is_multiple_of(LANES * LARGEST_CLUSTER));

@@ -33,11 +33,20 @@ pub(super) struct Found {
     pub(super) deviation: f32,
 }
 
+/// What a block does of a row.
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    /// Draws its tokens, and reports on these.
+    pub(super) draws: bool,
+    /// Reports the likeliest.
+    pub(super) lists: bool,
+}
+
 /// A sum of weights below this, or above its inverse, is not accurate: their unit lies too far.
 const LEAST_SUM: f32 = 1.0 / (1u64 << 40) as f32;
 
-/// Finishes a row of which this was found, and tells whether its outputs are right: if not, they
-/// have no meaning.
+/// Does a part of a row of which this was found, and tells whether its outputs are right: if not,
+/// they have no meaning.
 ///
 /// # Safety
 /// As [`super::guess::guess`].
@@ -45,7 +54,7 @@ const LEAST_SUM: f32 = 1.0 / (1u64 << 40) as f32;
 pub(super) unsafe fn finish<const FULL: bool>(
     params: &KeptParams,
     crew: &Crew<1>,
-    row: u32,
+    (row, part): (u32, Part),
     guess: Guess,
     found: Found,
 ) -> bool {
@@ -77,11 +86,11 @@ pub(super) unsafe fn finish<const FULL: bool>(
             tokens.scale = Scale::new(highest, floor, temperature, vocab);
         }
         let (mut climbed, mut in_order) = (false, 0);
-        if way.is_nucleus() {
+        if way.is_nucleus() & part.draws {
             if !tokens.draw_nucleus(crew, params, row, whole, top_p, is_ruled) {
                 return false;
             }
-        } else if FULL && way.is_filtered() {
+        } else if FULL && way.is_filtered() & part.draws {
             let features = &*params.sample.features.add(row as usize);
             if !nucleus::suffices(features, temperature, (n, floor), whole.highest) {
                 return false;
@@ -108,7 +117,7 @@ pub(super) unsafe fn finish<const FULL: bool>(
         if in_order < best && in_order < n {
             in_order = 0;
         }
-        if best > 0 && !climbed && in_order == 0 {
+        if part.lists && best > 0 && !climbed && in_order == 0 {
             tokens.climb(crew);
         }
         let (keys, n) = found.of_model;
@@ -116,7 +125,7 @@ pub(super) unsafe fn finish<const FULL: bool>(
         let of_model = if is_ruled { Gathered { keys, n, scale } } else { tokens };
         let are_drawn = way.is_filtered();
         let lists = Lists { of_model, of_row: tokens, in_order, is_ruled, floor, are_drawn };
-        brief::report(params, crew, (row, whole), &lists, found.moments)
+        brief::report(params, crew, (row, part, whole), &lists, found.moments)
     }
 }
 

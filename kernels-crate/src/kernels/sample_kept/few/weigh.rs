@@ -67,6 +67,10 @@ impl Rows<'_> {
                         let mut sums = Moments::NONE;
                         part.each(thread, |index, y| {
                             sums.add(guess.unit, y, inverse);
+                            if y.is_nan() {
+                                // The row's status is to tell: the whole cluster finishes it.
+                                sums.weights = f64::NAN;
+                            }
                             if y > f32::NEG_INFINITY {
                                 let bits = key(0, y).bits();
                                 ends = greater(ends, [bits, !bits]);
