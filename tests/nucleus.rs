@@ -242,7 +242,7 @@ fn cut(rng: &mut SmallRng) -> RowFeatures {
         epsilon_cutoff: any(&[0.0, 0.0, 3e-3]),
         eta_cutoff: any(&[0.0, 0.0, 3e-3]),
         top_n_sigma: any(&[0.0, 0.0, 1.0, 2.5]),
-        options: any(&[0.0, 0.0, 1.0, 4.0]) as u32,
+        options: any(&[0.0, 0.0, 1.0, 2.0, 4.0]) as u32,
         ..RowFeatures::NONE
     }
 }
@@ -297,6 +297,25 @@ fn what_filters_keep_of_few_values_is_what_they_keep_of_all() {
         rows.features = (0..batch).map(|_| cut(&mut rng)).collect();
         let reports = [[true, true], [true, false], [false, true], [false; 2]][case % 4];
         rows.assert_few_are_all(How { reports, ..EXACT }, 2, &format!("case {case}, V = {vocab}"));
+    }
+}
+
+/// Each filter measured on all tokens, as SGLang and candle do.
+#[test]
+fn joint_filters_of_few_values_are_those_of_all() {
+    let mut rng = SmallRng::seed_from_u64(90);
+    for case in 0..84 {
+        let vocab = [1, 3, 60, 513, 3_000, 20_001, 151_936][case % 7];
+        let batch = if vocab > 100_000 { 3 } else { 9 };
+        let mut rows = random_rows(&mut rng, case, vocab, batch);
+        for (row, features) in rows.features.iter_mut().enumerate() {
+            features.options = RowFeatures::JOINT;
+            features.top_k = [0, 1, 7, 50, 256, 5_000][(row + case) % 6];
+            features.min_p = [0.0, 0.05, 1e-4, 1.0][(row + case / 6) % 4];
+        }
+        let reports = [[true, true], [true, false], [false, true], [false; 2]][case % 4];
+        let how = How { reports, with_margins: case % 3 != 0, ..EXACT };
+        rows.assert_few_are_all(how, 2, &format!("case {case}, V = {vocab}"));
     }
 }
 
@@ -375,15 +394,19 @@ fn other_rows_are_left_to_the_whole_cluster() {
 fn a_wrong_sum_would_show() {
     let mut rng = SmallRng::seed_from_u64(85);
     let mut rows = random_rows(&mut rng, 0, 20_001, 9);
-    rows.features.fill(RowFeatures { top_p: 0.5, ..RowFeatures::NONE });
     rows.temperatures.fill(0.5);
-    let right = rows.finish(SUMS);
-    assert_eq!(right, rows.finish(EXACT));
     let quarter = How { factor: Some(0.25), ..SUMS };
-    let wrong = rows.finish(quarter);
-    let [right, wrong] = [right, wrong].map(|Outputs { drawn: [tokens, ..], .. }| tokens);
-    let differ = right.iter().zip(&wrong).filter(|(a, b)| a != b).count();
-    assert!(differ >= 5, "{differ} of {} tokens differ", right.len());
+    let alone = RowFeatures { top_p: 0.5, ..RowFeatures::NONE };
+    let joint = RowFeatures { top_k: 20_000, min_p: 1e-6, options: RowFeatures::JOINT, ..alone };
+    for features in [joint, alone] {
+        rows.features.fill(features);
+        let right = rows.finish(SUMS);
+        assert_eq!(right, rows.finish(EXACT));
+        let wrong = rows.finish(quarter);
+        let [right, wrong] = [right, wrong].map(|Outputs { drawn: [tokens, ..], .. }| tokens);
+        let differ = right.iter().zip(&wrong).filter(|(a, b)| a != b).count();
+        assert!(differ >= 5, "{differ} of {} tokens differ", right.len());
+    }
     rows.features[4] = RowFeatures { top_k: 50, ..RowFeatures::NONE };
     rows.features[5] = RowFeatures { min_p: 0.1, ..RowFeatures::NONE };
     rows.features[6] = RowFeatures { top_k: 50, top_n_sigma: 1.0, ..RowFeatures::NONE };

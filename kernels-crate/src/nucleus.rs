@@ -54,22 +54,29 @@ const SUM_BITS: u32 = 48;
 
 const SUM_MASK: u64 = (1 << SUM_BITS) - 1;
 
-/// Whether a row's filters are top_p and nothing else.
+/// Whether a row's filters are top_p, alone or jointly with top_k and min_p.
 #[inline(always)]
 pub fn serves(features: &RowFeatures, temperature: f32) -> bool {
-    let is_alone = (features.top_p < 1.0) & !by_value(features);
-    is_alone & (temperature > 0.0) & may_serve(features, temperature)
+    is_of_all(features) & (temperature > 0.0) & may_serve(features, temperature)
+}
+
+/// The same, of filters alone: what each keeps is told by its own share of all tokens.
+#[inline(always)]
+fn is_of_all(features: &RowFeatures) -> bool {
+    let RowFeatures { top_k, min_p, top_n_sigma, epsilon_cutoff, eta_cutoff, options, .. } =
+        *features;
+    let by_cutoff = (epsilon_cutoff > 0.0) | (eta_cutoff > 0.0);
+    let at_one = options & RowFeatures::FILTERS_AT_ONE != 0;
+    let joint = options & RowFeatures::JOINT != 0;
+    let is_alone = (top_k == 0) & (min_p == 0.0);
+    (features.top_p < 1.0) & (is_alone | joint) & (top_n_sigma == 0.0) & !by_cutoff & !at_one
 }
 
 /// Whether few of a row's tokens may tell what it asks for: what its filters keep, if it has any,
 /// follows from the likeliest tokens, and the sum of all weights.
 #[inline(always)]
 pub fn may_serve(features: &RowFeatures, temperature: f32) -> bool {
-    let RowFeatures { epsilon_cutoff, eta_cutoff, options, .. } = *features;
-    let by_cutoff = (epsilon_cutoff > 0.0) | (eta_cutoff > 0.0);
-    let at_one = options & RowFeatures::FILTERS_AT_ONE != 0;
-    let by_mass = (features.top_p < 1.0) & !by_cutoff & !at_one;
-    let is_told = shortlist::cuts(features) | by_mass & !by_value(features);
+    let is_told = shortlist::cuts(features) | is_of_all(features);
     let filters = Filters::new(features, temperature).any();
     // What rules admit or change is told of rows that are drawn from few tokens.
     let has_rules = rules::any(features);
@@ -77,13 +84,6 @@ pub fn may_serve(features: &RowFeatures, temperature: f32) -> bool {
     (is_told | !filters)
         & (!has_rules | is_ruled)
         & (report_temperature(temperature) >= LEAST_TEMPERATURE)
-}
-
-/// Whether filters compare values.
-#[inline(always)]
-fn by_value(features: &RowFeatures) -> bool {
-    let RowFeatures { top_k, min_p, top_n_sigma, .. } = *features;
-    (top_k > 0) | (min_p > 0.0) | (top_n_sigma > 0.0)
 }
 
 /// Whether `n` tokens from a floor on, above which all are, tell what the filters of a row keep of
@@ -98,6 +98,17 @@ pub fn suffices(
     let counted = (features.top_k > 0) & (n >= features.top_k);
     let least = shortlist::floor(features, temperature, highest, f32::NEG_INFINITY);
     counted | (least >= floor)
+}
+
+/// What a token of a row must not reach, to be kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Mass of the tokens likelier than it: the least and the greatest that the goal may be.
+    pub goals: [u64; 2],
+    /// Number of these.
+    pub most: u32,
+    /// The least value that it has.
+    pub floor: f32,
 }
 
 /// The masses, the least and the greatest that it may be, with which a nucleus is complete.

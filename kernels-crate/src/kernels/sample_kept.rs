@@ -52,8 +52,8 @@ mod shortlist;
 mod view;
 mod way;
 
-use crew::Crew;
 pub use crew::Shared;
+use crew::{Crew, add};
 use measure::KeptRow;
 use short::Known;
 use view::View;
@@ -95,12 +95,14 @@ pub unsafe fn sample_kept<const CLUSTER: u32>(
         while row < params.sample.batch {
             // As many rows as there are threads, so that none is waited for alone.
             let first = row;
-            crew.leg(|thread| {
+            let give = |thread: u32| {
                 let row = thread.saturating_mul(step).saturating_add(first);
                 let is_there = row < params.sample.batch;
                 let way = if is_there { Way::of(params, row) } else { Way::STANDS };
                 asked.add(thread as usize).write(way);
-            });
+                [(way != Way::STANDS) as u64]
+            };
+            let [n_asked] = alone.reduce_block(give, add);
             if is_first {
                 // What rows ask for was there before the sampling kernel.
                 if CLUSTER != 1 {
@@ -108,6 +110,10 @@ pub unsafe fn sample_kept<const CLUSTER: u32>(
                 }
                 finish_listed(params, &alone, (slice, words), (block, blocks));
                 is_first = false;
+            }
+            if n_asked == 0 {
+                row = row.saturating_add(step.saturating_mul(THREADS));
+                continue;
             }
             if has_sums(params) {
                 let room = (slice, words);

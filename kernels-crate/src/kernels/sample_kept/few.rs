@@ -114,17 +114,21 @@ impl Rows<'_> {
         unsafe {
             // Two texts: what nobody needs is not to be fetched, nor jumped over.
             if any.is_plain() && !self.wants_entropies() {
-                self.finish_as::<CLUSTER, false>(way);
+                self.finish_as::<CLUSTER, false>(way, any);
             } else {
-                self.finish_as::<CLUSTER, true>(way);
+                self.finish_as::<CLUSTER, true>(way, any);
             }
         }
     }
 
-    /// The same. Unless `FULL`, none of the rows has rules or other filters than top_p, and
-    /// entropies are not wanted.
+    /// The same; `any` has the bits of all ways. Unless `FULL`, none of the rows has rules or
+    /// filters that cut, and entropies are not wanted.
     #[inline(always)]
-    unsafe fn finish_as<const CLUSTER: u32, const FULL: bool>(self, way: impl Fn(u32) -> Way) {
+    unsafe fn finish_as<const CLUSTER: u32, const FULL: bool>(
+        self,
+        way: impl Fn(u32) -> Way,
+        any: Way,
+    ) {
         let Self { params, crew, rank, .. } = self;
         // SAFETY: the caller's promise; legs and meetings part what is written from what is read.
         unsafe {
@@ -147,7 +151,7 @@ impl Rows<'_> {
                 }
             });
             meet::<CLUSTER>();
-            let any = self.gather_all::<CLUSTER, FULL>();
+            self.gather_all::<CLUSTER, FULL>();
             if FULL {
                 if any.needs_marks() {
                     self.mark_all::<CLUSTER>();
@@ -243,34 +247,32 @@ impl Rows<'_> {
     }
 
     /// Gathers, of the block's part of every row, the tokens from its floor on, by their values
-    /// in memory. Tells what the rows need beside.
+    /// in memory.
     #[inline(always)]
-    unsafe fn gather_all<const CLUSTER: u32, const FULL: bool>(self) -> Way {
-        let told = self.told();
-        let part = part_of::<CLUSTER>(self.params, self.rank);
+    unsafe fn gather_all<const CLUSTER: u32, const FULL: bool>(self) {
         let raw = &self.params.raw;
         // Of a row with rules they are only what is reported of the model's distribution.
         let of_ruled = (raw.best > 0) | !raw.ranks.is_null();
-        let mut any = Way::STANDS;
+        let is_ruled = |way: Way| FULL && way.is_ruled();
         self.crew.leg(|thread| {
-            let mut nth = 0;
-            while nth < self.n {
-                // SAFETY: the caller's promise.
-                unsafe {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let floor = |nth| {
                     let guess = self.guess(nth);
-                    any = any.or(guess.way);
-                    if guess.floor < f32::INFINITY && (!FULL || of_ruled || !guess.way.is_ruled()) {
-                        let n = (&raw mut (*told).n).cast::<u32>().add(nth as usize);
-                        let is_ruled = FULL && guess.way.is_ruled();
-                        let (to, most) = self.list_room::<CLUSTER>(nth, false, is_ruled);
-                        let of_row = (self.row(nth), part);
-                        gather(self.params, of_row, guess.floor, (to, most, n), thread);
-                    }
-                }
-                nth += 1;
+                    let is_wanted = of_ruled || !is_ruled(guess.way);
+                    if is_wanted { guess.floor } else { f32::INFINITY }
+                };
+                let room = |nth| {
+                    let n = (&raw mut (*self.told()).n).cast::<u32>().add(nth as usize);
+                    let is_ruled = is_ruled(self.guess(nth).way);
+                    let (to, most) = self.list_room::<CLUSTER>(nth, false, is_ruled);
+                    (to, most, n)
+                };
+                let values = |nth| row::values_of(self.params, self.row(nth));
+                let part = part_of::<CLUSTER>(self.params, self.rank);
+                gather((self.n, part), floor, values, room, thread);
             }
         });
-        any
     }
 
     #[inline(always)]

@@ -12,8 +12,7 @@ use crate::arch;
 use crate::candidate::{Key, Leaders};
 use crate::dims::output_index;
 use crate::kernels::sample_simt::row_params;
-use crate::nucleus;
-use crate::partial_sum::PartialSum;
+use crate::nucleus::Limits;
 use crate::philox::Subkey;
 use crate::scale::Scale;
 use crate::score::{RowParams, score, token_noise};
@@ -200,23 +199,22 @@ impl Gathered {
         }
     }
 
-    /// Draws the row's tokens from its nucleus, and tells whether they are right. Nobody looks for
-    /// the nucleus: the best of all tokens is right if those likelier than it fall short of the
-    /// goal; else it is not of the nucleus, which lies among these.
+    /// Draws the row's tokens from those within its limits, and tells whether they are right; all
+    /// tokens from `floor` on are gathered. Nobody looks for where the limits lie: the best of all
+    /// tokens is right if it is within them; else those are among the likelier.
     #[inline(always)]
     pub(super) unsafe fn draw_nucleus(
         &self,
         crew: &Crew<1>,
         params: &KeptParams,
-        row: u32,
-        whole: PartialSum,
-        top_p: f32,
-        is_ruled: bool,
+        (row, is_ruled): (u32, bool),
+        floor: f32,
+        limits: Limits,
     ) -> bool {
         if self.n > SCORES {
             return false;
         }
-        let [certain, possible] = nucleus::goals(self.scale, whole, top_p);
+        let [certain, possible] = limits.goals;
         // SAFETY: the caller's promise; `row < B`; legs part what is written from what is read.
         unsafe {
             let scores = (&raw mut (*crew.shared).short).cast::<f32>();
@@ -228,10 +226,15 @@ impl Gathered {
                 });
                 let (mut least, mut drawn, mut leaders) = (Key::NONE, Key::NONE, Leaders::NONE);
                 loop {
-                    let above = self.mass_above(crew, least);
-                    if above < possible {
-                        // Nothing is drawn yet, or what is may be of the nucleus or not.
-                        if least == Key::NONE || above >= certain {
+                    let [mass, n] = self.above(crew, least);
+                    // First of all, what was not gathered.
+                    let has_value = if least == Key::NONE {
+                        floor > limits.floor
+                    } else {
+                        least.score() >= limits.floor
+                    };
+                    if (mass < possible) & (n < limits.most as u64) & has_value {
+                        if least == Key::NONE || mass >= certain {
                             return false;
                         }
                         break;
@@ -239,6 +242,10 @@ impl Gathered {
                     let score =
                         |at: u32, key| (key > least).then(|| scores.add(at as usize).read());
                     (drawn, leaders) = self.best(crew, scored.first_token, score);
+                    // The likeliest is within all limits.
+                    if drawn == Key::NONE {
+                        return false;
+                    }
                     least = self.least_of(params, (row, is_ruled), drawn, leaders);
                 }
                 self.keep(crew, params, row, draw, (drawn, leaders));
@@ -340,19 +347,20 @@ impl Gathered {
         core::cmp::min(drawn, key(index, second))
     }
 
-    /// The mass of the tokens that are likelier than that of a key.
+    /// The mass of the tokens that are likelier than that of a key, and their number.
     #[inline(always)]
-    unsafe fn mass_above(&self, crew: &Crew<1>, least: Key) -> u64 {
+    unsafe fn above(&self, crew: &Crew<1>, least: Key) -> [u64; 2] {
         let give = |thread| {
-            let mut mass = 0;
+            let mut sums = [0; 2];
             // SAFETY: the caller's promise.
             unsafe {
-                self.each(thread, |_, key| mass += if key > least { self.mass(key) } else { 0 });
+                self.each(thread, |_, key| {
+                    sums = if key > least { add(sums, [self.mass(key), 1]) } else { sums };
+                });
             }
-            [mass]
+            sums
         };
         // SAFETY: the caller's promise.
-        let [mass] = unsafe { crew.reduce_block(give, add) };
-        mass
+        unsafe { crew.reduce_block(give, add) }
     }
 }

@@ -47,8 +47,10 @@ impl Guess {
 /// What a row asks for, in numbers.
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
-    /// That of a row whose filters are top_p alone, else 1.
+    /// Those of a row whose filters are joint; else they are off.
     pub(super) top_p: f32,
+    pub(super) top_k: u32,
+    pub(super) min_p: f32,
     /// That of the guess's sum of weights.
     pub(super) temperature: f32,
     /// Whether that sum is of the row's own distribution.
@@ -61,11 +63,12 @@ impl Asked {
     #[inline(always)]
     pub(super) unsafe fn of(params: &KeptParams, (row, way): (u32, Way)) -> Self {
         let of_row = way.is_filtered() | params.processed.any();
-        let (mut top_p, mut temperature) = (1.0, 1.0);
+        let RowFeatures { mut top_p, mut top_k, mut min_p, .. } = RowFeatures::NONE;
+        let mut temperature = 1.0;
         // SAFETY: `row < B`.
         unsafe {
             if way.is_nucleus() {
-                top_p = (*params.sample.features.add(row as usize)).top_p;
+                RowFeatures { top_p, top_k, min_p, .. } = features(params, row);
             }
             if of_row {
                 temperature = params.sample.temperatures.add(row as usize).read();
@@ -74,12 +77,12 @@ impl Asked {
         }
         // Opaque: what follows would be computed before all rows, and cost registers.
         let best = arch::opaque(core::cmp::max(params.raw.best, params.processed.best));
-        Self { top_p, temperature, of_row, best }
+        Self { top_p, top_k, min_p, temperature, of_row, best }
     }
 }
 
 /// Guesses a floor for a row that [`crate::nucleus::may_serve`], of which `most` tokens may lie
-/// above it. Unless `FULL`, it has no rules, and no filters but top_p alone.
+/// above it. Unless `FULL`, it has no rules, and no filters but top_p, alone or joint.
 ///
 /// # Safety
 /// All threads of the block; the module's preconditions; there are partial sums of the row, and
@@ -93,7 +96,8 @@ pub(super) unsafe fn guess<const FULL: bool>(
 ) -> Guess {
     // SAFETY: the caller's promise; `row < B`.
     unsafe {
-        let Asked { top_p, temperature, of_row, best } = Asked::of(params, (row, way));
+        let Asked { mut top_p, top_k, temperature, of_row, best, .. } =
+            Asked::of(params, (row, way));
         let seen = seen(params, row);
         // Opaque: what follows from it would be computed before all rows, and cost registers.
         let vocab = arch::opaque(params.sample.vocab);
@@ -113,6 +117,9 @@ pub(super) unsafe fn guess<const FULL: bool>(
         }
         // What cuts beside top_p: a count, or a value.
         let (mut count, mut cut) = (best, f32::NEG_INFINITY);
+        if (top_k > 0) & (top_k <= shortlist::MOST_COUNTED) {
+            (top_p, count) = (1.0, core::cmp::max(best, top_k));
+        }
         if FULL && way.is_filtered() & !way.is_nucleus() {
             let features = features(params, row);
             count = core::cmp::max(best, features.top_k);
