@@ -298,15 +298,16 @@ fn kept_synchronization_is_where_the_source_has_it() {
     let sums = [3, 4, 1, 1, 1, 1, 2, 1, 1, 1, 1];
     let reduces = sums.len() + REACHES;
     let words = sums.iter().sum::<usize>() + 2 * REACHES;
-    // Floors of a draw, the total of each of two ladders; above a rung, and the scan for it.
-    let block_reduces = 3 + BY_COUNT + REACHES;
-    let block_words = 2 + 2 + BY_COUNT + REACHES;
+    // Which rows; floors of a draw, the total of each of two ladders; above a rung, and the scan
+    // for it.
+    let block_reduces = 1 + 3 + BY_COUNT + REACHES;
+    let block_words = 1 + 2 + 2 + BY_COUNT + REACHES;
     let fills = 2 + REACHES;
     let gathers = 1 + REACHES;
-    // Which rows, what is left of those that few values may serve, before the next are asked for,
+    // What is left of the rows that few values may serve, before the next are asked for,
     // copies, transform, raw, mask, allow-list, three lists; a draw's groups and outputs; of a
     // report the draws, the row and the best; and around a scan one before, and two for the key.
-    let legs = 11 + 2 + 3 + 3 * REACHES;
+    let legs = 10 + 2 + 3 + 3 * REACHES;
     for_each_kept(|variant, entry, at| {
         let clustered = usize::from(variant.cluster > 1);
         // In two halves; over lanes, warps (but for the scans) and blocks.

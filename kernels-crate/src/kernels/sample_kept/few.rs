@@ -250,27 +250,25 @@ impl Rows<'_> {
     /// in memory.
     #[inline(always)]
     unsafe fn gather_all<const CLUSTER: u32, const FULL: bool>(self) {
+        let part = part_of::<CLUSTER>(self.params, self.rank);
         let raw = &self.params.raw;
         // Of a row with rules they are only what is reported of the model's distribution.
         let of_ruled = (raw.best > 0) | !raw.ranks.is_null();
-        let is_ruled = |way: Way| FULL && way.is_ruled();
         self.crew.leg(|thread| {
-            // SAFETY: the caller's promise.
-            unsafe {
-                let floor = |nth| {
+            let mut nth = 0;
+            while nth < self.n {
+                // SAFETY: the caller's promise.
+                unsafe {
                     let guess = self.guess(nth);
-                    let is_wanted = of_ruled || !is_ruled(guess.way);
-                    if is_wanted { guess.floor } else { f32::INFINITY }
-                };
-                let room = |nth| {
-                    let n = (&raw mut (*self.told()).n).cast::<u32>().add(nth as usize);
-                    let is_ruled = is_ruled(self.guess(nth).way);
-                    let (to, most) = self.list_room::<CLUSTER>(nth, false, is_ruled);
-                    (to, most, n)
-                };
-                let values = |nth| row::values_of(self.params, self.row(nth));
-                let part = part_of::<CLUSTER>(self.params, self.rank);
-                gather((self.n, part), floor, values, room, thread);
+                    let is_ruled = FULL && guess.way.is_ruled();
+                    if guess.floor < f32::INFINITY && (of_ruled || !is_ruled) {
+                        let n = (&raw mut (*self.told()).n).cast::<u32>().add(nth as usize);
+                        let (to, most) = self.list_room::<CLUSTER>(nth, false, is_ruled);
+                        let of_row = (self.row(nth), part);
+                        gather(self.params, of_row, guess.floor, (to, most, n), thread);
+                    }
+                }
+                nth += 1;
             }
         });
     }

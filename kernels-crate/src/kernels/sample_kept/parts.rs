@@ -2,6 +2,7 @@
 //! together.
 
 use super::crew::{Crew, add, key};
+use super::row;
 use super::view::{Four, TOGETHER};
 use crate::abi::kept::{CLUSTER as LARGEST_CLUSTER, KeptParams, THREADS};
 use crate::arch;
@@ -30,60 +31,43 @@ pub(super) fn part_of<const CLUSTER: u32>(params: &KeptParams, rank: u32) -> (u3
     (begin, core::cmp::min(begin + part, vocab))
 }
 
-/// Leg: gathers the keys of the thread's tokens from a floor on, of the block's part of `n_rows`
-/// rows, as far as there is room, and counts them. Of a row are asked for its floor, `+inf` for one
-/// that is passed over, where its values are, and the room for its keys with their counter.
+/// Leg: gathers the keys of the thread's tokens from `floor` on, of the block's part of a row, as
+/// far as there is room, and counts them.
 ///
 /// # Safety
-/// The rows' values are there, and so is that room.
+/// The row's values are there; there is room for `most` keys, and a counter.
 #[inline(always)]
 pub(super) unsafe fn gather(
-    (n_rows, (begin, end)): (u32, (u32, u32)),
-    floor_of: impl Fn(u32) -> f32,
-    values_of: impl Fn(u32) -> *const f32,
-    room_of: impl Fn(u32) -> (*mut Key, u32, *mut u32),
+    params: &KeptParams,
+    (row, (begin, end)): (u32, (u32, u32)),
+    floor: f32,
+    (keys, most, n): (*mut Key, u32, *mut u32),
     thread: u32,
 ) {
     // SAFETY: the values are there, and a row's memory ends with a whole four.
     unsafe {
-        let first = begin + FOUR * thread;
-        let row_from = |nth: u32| {
-            let (mut nth, mut floor) = (nth, f32::INFINITY);
-            while nth < n_rows {
-                floor = floor_of(nth);
-                if floor < f32::INFINITY {
-                    break;
-                }
-                nth += 1;
-            }
-            // False for NaN and `−inf`.
-            (nth, if floor > f32::MIN { floor } else { f32::MIN })
-        };
-        let read = |nth: u32, at: u32| {
+        let values = row::values_of(params, row);
+        let read = |at: u32| {
             let mut read = [Four([f32::NEG_INFINITY; TOGETHER]); READ];
-            if nth < n_rows {
-                let values = values_of(nth);
-                let mut i = 0;
-                while i < READ {
-                    let first = at + i as u32 * FOUR * THREADS;
-                    if first < end {
-                        read[i] = values.add(first as usize).cast::<Four>().read();
-                    }
-                    i += 1;
+            let mut i = 0;
+            while i < READ {
+                let first = at + i as u32 * FOUR * THREADS;
+                if first < end {
+                    read[i] = values.add(first as usize).cast::<Four>().read();
                 }
+                i += 1;
             }
             read
         };
-        let ((mut nth, mut floor), mut at) = (row_from(0), first);
-        let mut next = read(nth, at);
-        while nth < n_rows {
-            let (own, own_at, own_nth, own_floor) = (next, at, nth, floor);
+        // False for NaN and `−inf`.
+        let floor = if floor > f32::MIN { floor } else { f32::MIN };
+        let mut at = begin + FOUR * thread;
+        let mut next = read(at);
+        while at < end {
+            let (own, own_at) = (next, at);
             at += STEP;
-            if at >= end {
-                ((nth, floor), at) = (row_from(nth + 1), first);
-            }
             // On their way while these are looked at.
-            next = read(nth, at);
+            next = read(at);
             let (mut found, mut i) = (0, 0);
             while i < READ {
                 let first = own_at + i as u32 * FOUR * THREADS;
@@ -92,7 +76,7 @@ pub(super) unsafe fn gather(
                 let mut reached = 0;
                 let mut k = 0;
                 while k < TOGETHER {
-                    reached |= ((own[i].0[k] >= own_floor) as u32) << k;
+                    reached |= ((own[i].0[k] >= floor) as u32) << k;
                     k += 1;
                 }
                 found |= (reached & there) << (i as u32 * FOUR);
@@ -101,7 +85,6 @@ pub(super) unsafe fn gather(
             if found == 0 {
                 continue;
             }
-            let (keys, most, n) = room_of(own_nth);
             let mut place = arch::block_add_u32(n, found.count_ones());
             while found != 0 {
                 let bit = found.trailing_zeros();
