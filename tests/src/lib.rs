@@ -9,6 +9,7 @@
 //! | [`judge`] | an output against the oracle |
 //! | [`stats`] | chi-squared and tails of counts |
 //! | [`checks`] | the questions, asked alike on the CPU and on a GPU |
+//! | [`few`] | rows with sums of weights, finished natively |
 //! | [`mutants`] | wrong samplers that the checks must reject |
 //! | [`golden`] | pinned values, as data |
 //! | [`ptx`] | the committed PTX as text |
@@ -17,6 +18,7 @@
 
 pub mod allocations;
 pub mod checks;
+pub mod few;
 pub mod golden;
 #[cfg(feature = "cuda")]
 pub mod gpu;
