@@ -59,92 +59,88 @@ const EXACT: How =
 /// With sums.
 const SUMS: How = How { factor: Some(1.0), ..EXACT };
 
+/// What may be reported: of the model's distribution and each row's.
+const REPORTS: [[bool; 2]; 4] = [[true, true], [true, false], [false, true], [false; 2]];
+
+/// Checks random rows in `cases` cases, of seven lengths in turn, the third of which is `third`; of
+/// the longest there are `longest` rows. Told are the case, and what to call it.
+fn check_rows(
+    seed: u64,
+    cases: usize,
+    (third, longest): (u32, usize),
+    mut check: impl FnMut(&mut SmallRng, usize, Rows, &str),
+) {
+    let mut rng = SmallRng::seed_from_u64(seed);
+    for case in 0..cases {
+        let vocab = [1, 3, third, 513, 3_000, 20_001, 151_936][case % 7];
+        let batch = if vocab > 100_000 { longest } else { 9 };
+        let rows = random_rows(&mut rng, case, vocab, batch);
+        check(&mut rng, case, rows, &format!("case {case}, V = {vocab}"));
+    }
+}
+
 #[test]
 fn the_nucleus_of_few_values_is_that_of_all() {
-    let mut rng = SmallRng::seed_from_u64(83);
-    for case in 0..70 {
-        let vocab = [1, 3, 100, 513, 3_000, 20_001, 151_936][case % 7];
-        let batch = if vocab > 100_000 { 2 } else { 9 };
-        let rows = random_rows(&mut rng, case, vocab, batch);
+    check_rows(83, 70, (100, 2), |_, _, rows, what| {
         let expected = rows.finish(EXACT);
         for blocks in [1, 4] {
-            assert_eq!(rows.finish(How { blocks, ..SUMS }), expected, "case {case}, V = {vocab}");
+            assert_eq!(rows.finish(How { blocks, ..SUMS }), expected, "{what}");
         }
         let without_margins = rows.finish(How { blocks: 2, with_margins: false, ..SUMS });
-        assert_eq!(without_margins.drawn[0], expected.drawn[0], "case {case}, V = {vocab}");
-    }
+        assert_eq!(without_margins.drawn[0], expected.drawn[0], "{what}");
+    });
 }
 
 #[test]
 fn reports_of_few_values_are_those_of_all() {
-    let mut rng = SmallRng::seed_from_u64(86);
-    for case in 0..42 {
-        let vocab = [1, 3, 19, 513, 3_000, 20_001, 151_936][case % 7];
-        let batch = if vocab > 100_000 { 3 } else { 9 };
-        let mut rows = random_rows(&mut rng, case, vocab, batch);
+    check_rows(86, 42, (19, 3), |_, case, mut rows, what| {
         // Every third row has no filter, and some no temperature.
-        for row in (0..batch).step_by(3) {
+        for row in (0..rows.features.len()).step_by(3) {
             rows.features[row].top_p = 1.0;
             rows.temperatures[row] *= ((row + case) % 2) as f32;
         }
-        let reports = [[true, true], [true, false], [false, true]][case % 3];
-        rows.assert_few_are_all(How { reports, ..EXACT }, 2, &format!("case {case}, V = {vocab}"));
-    }
+        rows.assert_few_are_all(How { reports: REPORTS[case % 3], ..EXACT }, 2, what);
+    });
 }
 
 #[test]
 fn what_filters_keep_of_few_values_is_what_they_keep_of_all() {
-    let mut rng = SmallRng::seed_from_u64(87);
-    for case in 0..84 {
-        let vocab = [1, 3, 60, 513, 3_000, 20_001, 151_936][case % 7];
-        let batch = if vocab > 100_000 { 3 } else { 9 };
-        let mut rows = random_rows(&mut rng, case, vocab, batch);
-        rows.features = (0..batch).map(|_| cut(&mut rng)).collect();
-        let reports = [[true, true], [true, false], [false, true], [false; 2]][case % 4];
-        rows.assert_few_are_all(How { reports, ..EXACT }, 2, &format!("case {case}, V = {vocab}"));
-    }
+    check_rows(87, 84, (60, 3), |rng, case, mut rows, what| {
+        rows.features.fill_with(|| cut(rng));
+        rows.assert_few_are_all(How { reports: REPORTS[case % 4], ..EXACT }, 2, what);
+    });
 }
 
 /// Each filter measured on all tokens, as SGLang and candle do.
 #[test]
 fn joint_filters_of_few_values_are_those_of_all() {
-    let mut rng = SmallRng::seed_from_u64(90);
-    for case in 0..84 {
-        let vocab = [1, 3, 60, 513, 3_000, 20_001, 151_936][case % 7];
-        let batch = if vocab > 100_000 { 3 } else { 9 };
-        let mut rows = random_rows(&mut rng, case, vocab, batch);
+    check_rows(90, 84, (60, 3), |_, case, mut rows, what| {
         for (row, features) in rows.features.iter_mut().enumerate() {
             features.options = RowFeatures::JOINT;
             features.top_k = [0, 1, 7, 50, 256, 5_000][(row + case) % 6];
             features.min_p = [0.0, 0.05, 1e-4, 1.0][(row + case / 6) % 4];
         }
-        let reports = [[true, true], [true, false], [false, true], [false; 2]][case % 4];
-        let how = How { reports, with_margins: case % 3 != 0, ..EXACT };
-        rows.assert_few_are_all(how, 2, &format!("case {case}, V = {vocab}"));
-    }
+        let how = How { reports: REPORTS[case % 4], with_margins: case % 3 != 0, ..EXACT };
+        rows.assert_few_are_all(how, 2, what);
+    });
 }
 
 /// The same of rows with rules: top_p, or what cuts.
 #[test]
 fn rules_count_for_few_values_as_for_all() {
-    let mut rng = SmallRng::seed_from_u64(88);
-    for case in 0..84 {
-        let vocab = [1, 3, 60, 513, 3_000, 20_001, 151_936][case % 7];
-        let batch = if vocab > 100_000 { 3 } else { 9 };
-        let mut rows = random_rows(&mut rng, case, vocab, batch);
-        let lists = rows.logits.iter().map(|y| Lists::new(&mut rng, rows.first_token, y));
+    check_rows(88, 84, (60, 3), |rng, case, mut rows, what| {
+        let lists = rows.logits.iter().map(|y| Lists::new(rng, rows.first_token, y));
         rows.lists = lists.collect();
-        for row in 0..batch {
+        for (row, features) in rows.features.iter_mut().enumerate() {
             if row % 3 != 0 {
-                rows.features[row] = cut(&mut rng);
+                *features = cut(rng);
             }
-            rows.lists[row].add_to(&mut rows.features[row], rng.random_range(0..32));
+            rows.lists[row].add_to(features, rng.random_range(0..32));
         }
-        let reports = [[true, true], [true, false], [false, true], [false; 2]][case % 4];
         // Nothing applies rules before.
-        let how = How { reports, rules_are_left: true, ..EXACT };
-        rows.assert_few_are_all(how, 2, &format!("case {case}, V = {vocab}"));
-    }
+        let how = How { reports: REPORTS[case % 4], rules_are_left: true, ..EXACT };
+        rows.assert_few_are_all(how, 2, what);
+    });
 }
 
 /// A penalty may make a NaN of a finite logit: the token is out, and the status tells.

@@ -155,8 +155,9 @@ impl Sampler<Cuda> {
     /// On compute capability 9.0, blocks of the call then start as that kernel ends, or
     /// once all of its blocks have called `cudaTriggerProgrammaticLaunchCompletion`, which
     /// ours do when those before them have ended, but for the kernel that finishes rows with
-    /// features. They set themselves up and copy their first weights; for all else they wait until that kernel has ended (CUDA programming guide, "Programmatic
-    /// Dependent Launch and Synchronization"). A block takes a multiprocessor of its own.
+    /// features. They set themselves up and copy their first weights; for all else they wait
+    /// until that kernel has ended (CUDA programming guide, "Programmatic Dependent Launch and
+    /// Synchronization"). A block takes a multiprocessor of its own.
     /// So this helps behind a kernel that is short against the time of a launch, that
     /// leaves multiprocessors idle, or whose blocks do not end together, and by no more
     /// than what its launch and first copies take.

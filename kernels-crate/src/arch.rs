@@ -4,6 +4,9 @@
 //! On a GPU every thread runs it once and then waits at a barrier; natively a loop
 //! runs it for one thread index after the other.
 
+/// Lanes of a warp.
+pub const LANES: u32 = 32;
+
 #[cfg(not(target_arch = "nvptx64"))]
 mod native;
 #[cfg(target_arch = "nvptx64")]

@@ -114,10 +114,7 @@ impl<'a> Filters<'a> {
         let is = |option: u32| features.options & option != 0;
         let temperature = if is(RowFeatures::FILTERS_AT_ONE) { 1.0 } else { self.temperature };
         let highest = row.highest();
-        let floor = |weight: f32| {
-            let weight = if weight < 1.0 { weight } else { 1.0 };
-            least_key(min_p_floor(highest, temperature, weight))
-        };
+        let floor = |weight| least_key(min_p_floor(highest, temperature, weight));
         let mut by_sigma = Key::NONE;
         if features.top_n_sigma > 0.0 {
             by_sigma = least_key(highest - features.top_n_sigma * row.deviation());

@@ -57,11 +57,13 @@ pub fn gap(highest: f32, y: f32, temperature: f32) -> f32 {
     (highest - y) / temperature
 }
 
-/// The least value that has `min_p` of the highest's probability. `T > 0`, `min_p` in (0, 1].
+/// The least value that has `min_p` of the highest's probability. `T > 0`, `min_p` above 0; beyond 1
+/// it counts as 1.
 #[inline(always)]
 pub fn min_p_floor(highest: f32, temperature: f32, min_p: f32) -> f32 {
     /// Lifts subnormal numbers to normal ones.
     const LIFT: f32 = 16_777_216.0;
+    let min_p = if min_p < 1.0 { min_p } else { 1.0 };
     let log = if min_p < f32::MIN_POSITIVE { ln(min_p * LIFT) - ln(LIFT) } else { ln(min_p) };
     highest + temperature * log
 }
@@ -188,6 +190,7 @@ mod tests {
     #[test]
     fn min_p_is_measured_from_the_highest() {
         assert_eq!(min_p_floor(3.0, 0.7, 1.0), 3.0);
+        assert_eq!(min_p_floor(3.0, 0.7, 1.5), 3.0);
         assert!((min_p_floor(3.0, 2.0, 0.5) - (3.0 - 2.0 * 2f32.ln())).abs() <= 1e-6);
         let least = f32::from_bits(1);
         assert!((min_p_floor(0.0, 1.0, least) + 103.278_93).abs() <= 1e-4);

@@ -142,8 +142,7 @@ pub fn floor(features: &RowFeatures, temperature: f32, highest: f32, counted: f3
     }
     let at_one = features.options & RowFeatures::FILTERS_AT_ONE != 0;
     let temperature = if at_one { 1.0 } else { temperature };
-    let min_p = if features.min_p < 1.0 { features.min_p } else { 1.0 };
-    let floor = min_p_floor(highest, temperature, min_p);
+    let floor = min_p_floor(highest, temperature, features.min_p);
     if floor > counted { floor } else { counted }
 }
 

@@ -132,7 +132,7 @@ mod tests {
         }
         min_p(&mut keys);
         let cut = |keys: &mut Vec<Key>, least: f32| {
-            let floor = min_p_floor(highest, params.temperature, least.min(1.0));
+            let floor = min_p_floor(highest, params.temperature, least);
             keys.retain(|key| key.score() >= floor);
         };
         let whole = |keys: &[Key]| if joint { all.clone() } else { keys.to_vec() };

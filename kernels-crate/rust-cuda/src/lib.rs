@@ -160,7 +160,6 @@ unsafe fn run_kept<const CLUSTER: u32>(params: &KeptParams) {
 /// The preconditions of `kernels/log_sum_exp.rs`.
 #[kernel]
 pub unsafe fn flash_sampling_log_sum_exp(params: KeptParams) {
-    #[cfg(feature = "sm_90a")]
     arch::dependencies_wait();
     let shared = arch::dynamic_shared().cast();
     // SAFETY: the caller's promise; the launch gives `Shared` its bytes.

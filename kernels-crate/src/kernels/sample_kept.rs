@@ -7,8 +7,7 @@
 //! shared memory, the logits of kept rows are written; outputs alias nothing.
 //!
 //! *Mapping*: what rows ask for is found while the sampling kernel ends. Then come the rows that
-//! were listed, a block each. The others the blocks of a cluster
-//! work on together, the cluster's index first, then as many rows further as there are clusters:
+//! were listed, a block each. The others the blocks of a cluster work on together, the cluster's index first, then as many rows further as there are clusters:
 //! where weights were summed up, those that few of their values may serve (`few.rs`) as many at a
 //! time as there are blocks; and what these leave, one row at a time. Each block has a slice of the row, of
 //! whole vocabulary tiles; its threads take the slice's tokens in turn.
@@ -24,7 +23,8 @@
 //! of many tokens are integers, and keys have an order: how they are found does not show.
 //!
 //! *Preconditions*: the sampling kernel's; it has stored the logits of all rows, and has ended, or
-//! with clusters is waited for: it lets this kernel start when all before it have ended. Lists are in ascending order of distinct ids (`host-crate/src/token_rules.rs`).
+//! with clusters is waited for: it lets this kernel start when all before it have ended. Lists are
+//! in ascending order of distinct ids (`host-crate/src/token_rules.rs`).
 //!
 //! *Measured*: `docs/findings/`.
 
@@ -105,9 +105,7 @@ pub unsafe fn sample_kept<const CLUSTER: u32>(
             let [n_asked] = alone.reduce_block(give, add);
             if is_first {
                 // What rows ask for was there before the sampling kernel.
-                if CLUSTER != 1 {
-                    arch::dependencies_wait();
-                }
+                arch::dependencies_wait();
                 finish_listed(params, &alone, (slice, words), (block, blocks));
                 is_first = false;
             }

@@ -41,7 +41,7 @@ use super::sample_simt::row_params;
 use super::schedule::Tile;
 use crate::abi::sieve::{HINT_BYTES, PAIR_BYTES, PLACE_BYTES, QUEUE, ROW_BYTES, THREADS, WARPS};
 use crate::abi::{SampleParams, sieve};
-use crate::arch;
+use crate::arch::{self, LANES};
 use crate::gumbel::Hint;
 use crate::philox::{GROUP, NoiseKey, PAIR, Subkey};
 use crate::score::RowParams;
@@ -50,9 +50,6 @@ use crate::score::RowParams;
 /// `N_TILES` fragments of eight columns, of each rows `g` and `g + 8` (the pairs) and
 /// columns `2·q` and `2·q + 1`, for lane `4·g + q`.
 pub(super) type Sums<const M_TILES: usize, const N_TILES: usize> = [[[f32; 4]; N_TILES]; M_TILES];
-
-/// Lanes of a warp.
-const LANES: u32 = 32;
 
 /// A batch row in shared memory.
 #[derive(Clone, Copy)]

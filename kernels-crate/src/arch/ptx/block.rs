@@ -3,10 +3,9 @@
 
 use core::arch::asm;
 
-use super::{block_barrier, opaque, shared_address, shuffle_from, thread_idx};
+use crate::arch::LANES;
 
-/// Lanes of a warp.
-const LANES: u32 = 32;
+use super::{block_barrier, opaque, shared_address, shuffle_from, thread_idx};
 
 /// Combines what the block's `THREADS` threads give, in any order; all get the result.
 ///

@@ -29,9 +29,8 @@ pub(super) struct Lists {
 }
 
 /// Reports what is wanted of either distribution, as far as it is the block's part, and tells
-/// whether it is right. `whole` is the sum
-/// of the row's own distribution, if that is wanted, and `moments` are those of all tokens if
-/// entropies are.
+/// whether it is right. `whole` is the sum of the row's own distribution, if that is wanted, and
+/// `moments` are those of all tokens if entropies are.
 ///
 /// # Safety
 /// All threads of the block; the row's tokens were drawn, and its values and sums are there; the

@@ -47,7 +47,7 @@ impl Guess {
 /// What a row asks for, in numbers.
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
-    /// Those of a row whose filters are joint; else they are off.
+    /// Those of a row whose filters are top_p, alone or joint; else they are off.
     pub(super) top_p: f32,
     pub(super) top_k: u32,
     pub(super) min_p: f32,

@@ -5,13 +5,10 @@ use super::crew::{Crew, add, key};
 use super::row;
 use super::view::{Four, TOGETHER};
 use crate::abi::kept::{CLUSTER as LARGEST_CLUSTER, KeptParams, THREADS};
-use crate::arch;
+use crate::arch::{self, LANES};
 use crate::candidate::Key;
 use crate::dims::ceil_div;
 use crate::kernels::select::select;
-
-/// Lanes of a warp.
-const LANES: u32 = 32;
 
 /// Fours of a thread that are on their way together.
 const READ: usize = 4;

@@ -92,7 +92,7 @@ pub(super) unsafe fn finish<const FULL: bool>(
                 goals: nucleus::goals(tokens.scale, whole, top_p),
                 most: if top_k > 0 { top_k } else { u32::MAX },
                 floor: if min_p > 0.0 {
-                    min_p_floor(whole.highest, temperature, if min_p < 1.0 { min_p } else { 1.0 })
+                    min_p_floor(whole.highest, temperature, min_p)
                 } else {
                     f32::NEG_INFINITY
                 },

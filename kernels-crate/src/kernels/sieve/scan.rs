@@ -1,8 +1,8 @@
 //! Scan and drain: which pairs may hold a winner, and their candidates.
 
 use super::rules::Kind;
-use super::{LANES, Marks, Row, Sieve, Sums, pair};
-use crate::arch;
+use super::{Marks, Row, Sieve, Sums, pair};
+use crate::arch::{self, LANES};
 use crate::candidate::Leaders;
 use crate::kernels::finish;
 use crate::kernels::schedule::Tile;

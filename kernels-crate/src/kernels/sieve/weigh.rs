@@ -7,9 +7,9 @@
 //! the weights, a sector here and there.
 
 use super::rules::Kind;
-use super::{LANES, Sieve, Sums, pair};
+use super::{Sieve, Sums, pair};
 use crate::abi::sieve::WARPS;
-use crate::arch;
+use crate::arch::{self, LANES};
 use crate::dims::offset;
 use crate::kernels::select::select;
 use crate::nucleus;
