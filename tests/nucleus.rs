@@ -82,12 +82,13 @@ fn check_rows(
 #[test]
 fn the_nucleus_of_few_values_is_that_of_all() {
     check_rows(83, 70, (100, 2), |_, _, rows, what| {
-        let expected = rows.finish(EXACT);
-        for blocks in [1, 4] {
-            assert_eq!(rows.finish(How { blocks, ..SUMS }), expected, "{what}");
+        // Without margins, the sampling kernel has drawn from all tokens.
+        for with_margins in [true, false] {
+            let expected = rows.finish(How { with_margins, ..EXACT });
+            for blocks in [1, 4] {
+                assert_eq!(rows.finish(How { blocks, with_margins, ..SUMS }), expected, "{what}");
+            }
         }
-        let without_margins = rows.finish(How { blocks: 2, with_margins: false, ..SUMS });
-        assert_eq!(without_margins.drawn[0], expected.drawn[0], "{what}");
     });
 }
 
@@ -99,7 +100,8 @@ fn reports_of_few_values_are_those_of_all() {
             rows.features[row].top_p = 1.0;
             rows.temperatures[row] *= ((row + case) % 2) as f32;
         }
-        rows.assert_few_are_all(How { reports: REPORTS[case % 3], ..EXACT }, 2, what);
+        let how = How { reports: REPORTS[case % 3], with_margins: case % 2 == 0, ..EXACT };
+        rows.assert_few_are_all(how, 2, what);
     });
 }
 
@@ -186,7 +188,8 @@ fn other_rows_are_left_to_the_whole_cluster() {
         rows.logits[7].fill(f32::NEG_INFINITY);
         rows.temperatures[8] = 1e-35;
         let reports = [case % 2 == 0, case % 4 == 0];
-        rows.assert_few_are_all(How { reports, ..EXACT }, 3, &format!("case {case}"));
+        let how = How { reports, with_margins: case % 3 == 0, ..EXACT };
+        rows.assert_few_are_all(how, 3, &format!("case {case}"));
     }
 }
 
@@ -201,12 +204,14 @@ fn a_wrong_sum_would_show() {
     let joint = RowFeatures { top_k: 20_000, min_p: 1e-6, options: RowFeatures::JOINT, ..alone };
     for features in [joint, alone] {
         rows.features.fill(features);
-        let right = rows.finish(SUMS);
-        assert_eq!(right, rows.finish(EXACT));
-        let wrong = rows.finish(quarter);
-        let [right, wrong] = [right, wrong].map(|Outputs { drawn: [tokens, ..], .. }| tokens);
-        let differ = right.iter().zip(&wrong).filter(|(a, b)| a != b).count();
-        assert!(differ >= 5, "{differ} of {} tokens differ", right.len());
+        for with_margins in [true, false] {
+            let right = rows.finish(How { with_margins, ..SUMS });
+            assert_eq!(right, rows.finish(How { with_margins, ..EXACT }));
+            let wrong = rows.finish(How { with_margins, ..quarter });
+            let [right, wrong] = [right, wrong].map(|Outputs { drawn: [tokens, ..], .. }| tokens);
+            let differ = right.iter().zip(&wrong).filter(|(a, b)| a != b).count();
+            assert!(differ >= 5, "{differ} of {} tokens differ", right.len());
+        }
     }
     rows.features[4] = RowFeatures { top_k: 50, ..RowFeatures::NONE };
     rows.features[5] = RowFeatures { min_p: 0.1, ..RowFeatures::NONE };

@@ -1,4 +1,6 @@
-//! Our call, whose rows all ask for one feature.
+//! Our call, whose rows all ask for one feature, at one decode step after the other.
+
+use std::cell::Cell;
 
 use flash_sampling::cuda::{Cuda, RawOperands};
 use flash_sampling::{Features, Plan, Problem, Sampler};
@@ -18,6 +20,7 @@ pub(crate) struct FeatureCall<'a> {
     hidden_states: u64,
     asked: AskedRows,
     kept: Buffer,
+    step: Cell<u32>,
 }
 
 impl<'a> FeatureCall<'a> {
@@ -40,6 +43,7 @@ impl<'a> FeatureCall<'a> {
             gpu,
             asked: AskedRows::new(gpu, batch, feature, plan.workspace_bytes)?,
             kept: gpu.allocate(plan.kept_bytes)?,
+            step: Cell::new(0),
             hidden_states,
             problem,
             plan,
@@ -54,13 +58,15 @@ impl Call for FeatureCall<'_> {
     }
 
     unsafe fn enqueue(&self, weights: u64) -> anyhow::Result<()> {
+        let rows = &self.asked.rows;
         let operands = RawOperands {
+            positions: rows.positions_at(self.step.replace(self.step.get() + 1)),
             features: self.asked.features.address(),
             kept: self.kept.address(),
             kept_bytes: self.plan.kept_bytes,
             raw: self.asked.raw(),
             processed: self.asked.processed(),
-            ..self.asked.rows.operands(weights, self.hidden_states)
+            ..rows.operands(weights, self.hidden_states)
         };
         // SAFETY: as for the plain call in `ours.rs`; the features point to lists that live as
         // long as the call.

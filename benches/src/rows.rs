@@ -15,7 +15,7 @@ pub struct Rows {
     pub temperatures: Buffer,
     /// `[B]` u64; see [`key`].
     pub seeds: Buffer,
-    /// `[B]` u64.
+    /// `[STEPS, B]` u64.
     pub positions: Buffer,
     /// `[B]` u32.
     pub tokens: Buffer,
@@ -26,7 +26,10 @@ pub struct Rows {
     batch: u32,
 }
 
-/// Key of a row's noise: (seed, position).
+/// Decode steps that calls may take in turn: what a filter does to a row depends on its noise.
+pub const STEPS: u32 = 16;
+
+/// Key of a row's noise at the first step: (seed, position).
 pub const fn key(row: u32) -> (u64, u64) {
     (0x5EED_0000 + row as u64, 1000 + 3 * row as u64)
 }
@@ -42,7 +45,9 @@ impl Rows {
         temperature: f32,
         workspace_bytes: u64,
     ) -> anyhow::Result<Self> {
-        let (seeds, positions): (Vec<_>, Vec<_>) = (0..batch).map(key).unzip();
+        let (seeds, first): (Vec<_>, Vec<_>) = (0..batch).map(key).unzip();
+        let steps = (0..u64::from(STEPS)).flat_map(|step| first.iter().map(move |at| at + step));
+        let positions: Vec<_> = steps.collect();
         let rows = Self {
             temperatures: gpu.upload(&vec![temperature; batch as usize])?,
             seeds: gpu.upload(&seeds)?,
@@ -56,7 +61,12 @@ impl Rows {
         Ok(rows)
     }
 
-    /// The operands of a call that asks for tokens and status.
+    /// The address of the positions at a step.
+    pub fn positions_at(&self, step: u32) -> u64 {
+        self.positions.address() + u64::from(step % STEPS) * u64::from(self.batch) * 8
+    }
+
+    /// The operands of a call that asks for tokens and status, at the first step.
     pub fn operands(&self, weights: u64, hidden_states: u64) -> RawOperands {
         RawOperands {
             weights,

@@ -60,6 +60,13 @@ pub fn serves(features: &RowFeatures, temperature: f32) -> bool {
     is_of_all(features) & (temperature > 0.0) & may_serve(features, temperature)
 }
 
+/// Whether such a row is drawn as if it had no filters, and what was drawn judged then: it is
+/// right if it is within the filters' limits, and else among the less likely.
+#[inline(always)]
+pub fn is_judged(features: &RowFeatures, temperature: f32) -> bool {
+    serves(features, temperature) & !rules::any(features)
+}
+
 /// The same, of filters alone: what each keeps is told by its own share of all tokens.
 #[inline(always)]
 fn is_of_all(features: &RowFeatures) -> bool {
@@ -157,6 +164,15 @@ impl Sample {
         let counted = if counted < n as f32 { counted as u32 } else { n };
         let least_above = if top_p < 1.0 { for_mass } else { for_count } + counted;
         Self { n, vocab, most_below, highest, temperature, bins_for_one, least_above }
+    }
+
+    /// The highest value of each of `n` parts of a row, for its `count` likeliest tokens: so many
+    /// lie above the floor.
+    #[inline(always)]
+    pub fn of_parts(n: u32, vocab: u32, highest: f32, temperature: f32, count: u32) -> Self {
+        let bins_for_one = BINS_PER_NAT / temperature;
+        let most_below = SUM_MASK;
+        Self { n, vocab, most_below, highest, temperature, bins_for_one, least_above: count }
     }
 
     /// The bin of a value, which is not NaN.

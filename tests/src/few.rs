@@ -7,8 +7,12 @@ use flash_sampling_kernels::abi::kept::{
     KeptParams, ReportParams, RowFeatures, slice_len, values_stride,
 };
 use flash_sampling_kernels::abi::{NO_TOKEN, SampleParams};
+use flash_sampling_kernels::candidate::{Key, Leaders};
 use flash_sampling_kernels::kernels::sample_kept::{Shared, sample_kept};
+use flash_sampling_kernels::nucleus::is_judged;
 use flash_sampling_kernels::partial_sum::{PartialSum, greater, report_temperature, weight};
+use flash_sampling_kernels::philox::{NoiseKey, Subkey};
+use flash_sampling_kernels::score::offer_token;
 
 use crate::inputs::Lists;
 use crate::panel::is_near;
@@ -142,6 +146,23 @@ impl Rows {
         self.logits.iter().enumerate().flat_map(of_row).collect()
     }
 
+    /// What the sampling kernel has drawn of a row as if it had no filters: tokens and scores.
+    fn leaders(&self, row: usize) -> [Key; DRAWS] {
+        let subkeys = [0, 1, 2].map(|draw| Subkey::new(Self::key(row), draw));
+        subkeys.map(|subkey| {
+            let mut leaders = Leaders::NONE;
+            for (token, &y) in (self.first_token..).zip(&self.logits[row]) {
+                offer_token(y, token, self.temperatures[row], subkey, &mut leaders);
+            }
+            leaders.first
+        })
+    }
+
+    /// The key of a row's noise.
+    const fn key(row: usize) -> NoiseKey {
+        NoiseKey { seed: row as u64, position: row as u64 }
+    }
+
     /// Finishes them natively.
     pub fn finish(&self, how: How) -> Outputs {
         let How { factor, blocks, with_margins, reports: wanted, rules_are_left } = how;
@@ -159,6 +180,13 @@ impl Rows {
         let n = batch * DRAWS;
         let (mut tokens, mut status) = (self.drawn(), vec![0; n]);
         let (mut scores, mut margins) = (vec![0.0f32; n], vec![0.0f32; n]);
+        for row in 0..batch {
+            if is_judged(&self.features[row], self.temperatures[row]) && !with_margins {
+                for (at, first) in (row * DRAWS..).zip(self.leaders(row)) {
+                    (tokens[at], scores[at]) = (first.token(), first.score());
+                }
+            }
+        }
         let mut reports = BEST.map(|best| Report::new(batch, best));
         let seeds: Vec<u64> = (0..batch as u64).collect();
         let sample = SampleParams {

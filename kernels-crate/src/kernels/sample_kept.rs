@@ -40,6 +40,7 @@ mod goal;
 mod guess;
 mod halved;
 mod histogram;
+mod judged;
 mod measure;
 mod moments;
 mod parts;

@@ -8,6 +8,7 @@ mod weigh;
 use super::THREADS_LEN;
 use super::crew::{Crew, add};
 use super::guess::{self, Guess};
+use super::judged;
 use super::moments::{self, from_words};
 use super::parts::{collect, gather, part_of};
 use super::row::{self, Found, Part};
@@ -136,9 +137,12 @@ impl Rows<'_> {
             let mut guess = Guess::NONE;
             if rank < self.n && way(rank).is_few() {
                 let has_room = || ruled::has_room(self.n, part_of::<CLUSTER>(params, 0).1);
-                if !FULL || !way(rank).needs_marks() || has_room() {
+                let asked = (self.row(rank), way(rank));
+                if way(rank).is_judged() {
+                    guess = judged::known(params, crew, asked);
+                } else if !FULL || !way(rank).needs_marks() || has_room() {
                     let most = self.own_room::<CLUSTER>().1;
-                    guess = guess::guess::<FULL>(params, crew, (self.row(rank), way(rank)), most);
+                    guess = guess::guess::<FULL>(params, crew, asked, most);
                 }
             }
             crew.leg(|thread| {

@@ -4,7 +4,7 @@ use super::crew::{Crew, LIST, add, key};
 use super::draw::{from_words, merge, to_words, write};
 use super::goal::find_place;
 use super::histogram::Histogram;
-use super::row::value_after_rules;
+use super::row::{self, value_after_rules};
 use super::short::ShortRow;
 use crate::abi::NO_TOKEN;
 use crate::abi::kept::{KeptParams, THREADS};
@@ -201,19 +201,17 @@ impl Gathered {
 
     /// Draws the row's tokens from those within its limits, and tells whether they are right; all
     /// tokens from `floor` on are gathered. Nobody looks for where the limits lie: the best of all
-    /// tokens is right if it is within them; else those are among the likelier.
+    /// tokens, which the sampling kernel has found if the row is judged, is right if it is within
+    /// them; else those are among the likelier.
     #[inline(always)]
     pub(super) unsafe fn draw_nucleus(
         &self,
         crew: &Crew<1>,
         params: &KeptParams,
-        (row, is_ruled): (u32, bool),
+        (row, is_judged, is_ruled): (u32, bool, bool),
         floor: f32,
         limits: Limits,
     ) -> bool {
-        if self.n > SCORES {
-            return false;
-        }
         let [certain, possible] = limits.goals;
         // SAFETY: the caller's promise; `row < B`; legs part what is written from what is read.
         unsafe {
@@ -221,10 +219,12 @@ impl Gathered {
             let mut draw = 0;
             while draw < params.sample.draws {
                 let scored = Scored::new(params, row, draw);
-                crew.leg(|thread| {
-                    self.each(thread, |at, key| scores.add(at as usize).write(scored.score(key)));
-                });
-                let (mut least, mut drawn, mut leaders) = (Key::NONE, Key::NONE, Leaders::NONE);
+                let (mut drawn, mut leaders) = (Key::NONE, Leaders::NONE);
+                if is_judged {
+                    let of = |index| key(index, value_after_rules(params, (row, false), index));
+                    drawn = row::drawn(params, row, draw).map_or(Key::NONE, of);
+                }
+                let (mut least, mut are_scored) = (drawn, false);
                 loop {
                     let [mass, n] = self.above(crew, least);
                     // First of all, what was not gathered.
@@ -238,6 +238,19 @@ impl Gathered {
                             return false;
                         }
                         break;
+                    }
+                    if !are_scored {
+                        if self.n > SCORES {
+                            return false;
+                        }
+                        crew.leg(|thread| {
+                            self.each(thread, |at, key| {
+                                if key > least {
+                                    scores.add(at as usize).write(scored.score(key));
+                                }
+                            });
+                        });
+                        are_scored = true;
                     }
                     let score =
                         |at: u32, key| (key > least).then(|| scores.add(at as usize).read());
@@ -271,7 +284,8 @@ impl Gathered {
         }
     }
 
-    /// Writes the outputs of a draw, and leaves the key of the token drawn.
+    /// Writes the outputs of a draw, if they are not what the sampling kernel wrote, and leaves the
+    /// key of the token drawn.
     #[inline(always)]
     unsafe fn keep(
         &self,
@@ -286,8 +300,10 @@ impl Gathered {
                 let at = output_index(row, params.sample.draws, draw);
                 // SAFETY: the caller's promise.
                 unsafe {
-                    // Of what is not finite, no guess is made.
-                    write(params, at, leaders, Status::OK);
+                    if leaders.first != Key::NONE {
+                        // Of what is not finite, no guess is made.
+                        write(params, at, leaders, Status::OK);
+                    }
                     if draw < LIST as u32 {
                         drawn_key(crew, draw).write(drawn);
                     }

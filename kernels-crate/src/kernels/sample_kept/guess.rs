@@ -128,7 +128,8 @@ pub(super) unsafe fn guess<const FULL: bool>(
             }
         }
         let sample = Sample::new(n * FOUR, vocab, whole, temperature, (top_p, count));
-        let (mut floor, expected) = floor_of(crew, &sample, (&mut sampled, n));
+        count_bins(crew, &sample, (&mut sampled, n));
+        let (mut floor, expected) = floor_of(crew, &sample);
         if expected > most as u64 {
             return Guess::NONE;
         }
@@ -185,9 +186,9 @@ fn step_of(vocab: u32) -> u32 {
     core::cmp::max(vocab / FOUR / THREADS, 1)
 }
 
-/// The least value of the tokens that were drawn; `+inf` if none was.
+/// The least value, before rules, of the tokens that were drawn; `+inf` if none was.
 #[inline(always)]
-unsafe fn least_drawn(params: &KeptParams, row: u32) -> f32 {
+pub(super) unsafe fn least_drawn(params: &KeptParams, row: u32) -> f32 {
     let (mut least, mut draw) = (f32::INFINITY, 0);
     while draw < params.sample.draws {
         // SAFETY: the caller's promise.
@@ -215,15 +216,8 @@ unsafe fn take_sample(
     let n = core::cmp::min(fours, THREADS);
     // SAFETY: the values are there; bins are below their number.
     unsafe {
-        let counts = (&raw mut (*crew.shared).pieces).cast::<u32>();
-        let place = &raw mut (*crew.shared).place;
         arch::leg(sampled, |thread, own| {
-            if thread < BINS {
-                counts.add(thread as usize).write(0);
-            }
-            if thread == 0 {
-                place.write((BINS, vocab as u64));
-            }
+            clear_counts(crew, vocab, thread);
             if thread < n {
                 let at = thread * step * FOUR;
                 *own = values.add(at as usize).cast::<Four>().read();
@@ -233,18 +227,16 @@ unsafe fn take_sample(
     n
 }
 
-/// A value that the tokens of the nucleus have at least, by a sample that `n` threads have, and
-/// how many tokens have.
+/// Counts a sample that `n` threads have.
 #[inline(always)]
-unsafe fn floor_of(
+unsafe fn count_bins(
     crew: &Crew<1>,
     sample: &Sample,
     (sampled, n): (&mut PerThread<Four, THREADS_LEN>, u32),
-) -> (f32, u64) {
-    // SAFETY: bins are below their number; legs part what is written from what is read.
+) {
+    // SAFETY: bins are below their number; a leg parts what is written from what is read.
     unsafe {
         let counts = (&raw mut (*crew.shared).pieces).cast::<u32>();
-        let place = &raw mut (*crew.shared).place;
         arch::leg(sampled, |thread, Four(own)| {
             if thread < n {
                 let mut i = 0;
@@ -254,6 +246,30 @@ unsafe fn floor_of(
                 }
             }
         });
+    }
+}
+
+/// Begins with counts of nothing: the thread's part.
+#[inline(always)]
+pub(super) unsafe fn clear_counts(crew: &Crew<1>, vocab: u32, thread: u32) {
+    // SAFETY: bins are below their number.
+    unsafe {
+        if thread < BINS {
+            (&raw mut (*crew.shared).pieces).cast::<u32>().add(thread as usize).write(0);
+        }
+        if thread == 0 {
+            (&raw mut (*crew.shared).place).write((BINS, vocab as u64));
+        }
+    }
+}
+
+/// A value that what is wanted has at least, by the counts of a sample, and how many tokens have.
+#[inline(always)]
+pub(super) unsafe fn floor_of(crew: &Crew<1>, sample: &Sample) -> (f32, u64) {
+    // SAFETY: bins are below their number; legs part what is written from what is read.
+    unsafe {
+        let counts = (&raw mut (*crew.shared).pieces).cast::<u32>();
+        let place = &raw mut (*crew.shared).place;
         // From the lowest bin upwards: what lies beyond a bin comes before it.
         let bin = |thread: u32| (BINS - 1).wrapping_sub(thread);
         let give = |thread| {

@@ -97,7 +97,8 @@ pub(super) unsafe fn finish<const FULL: bool>(
                     f32::NEG_INFINITY
                 },
             };
-            if !tokens.draw_nucleus(crew, params, (row, is_ruled), floor, limits) {
+            let how = (row, way.is_judged(), is_ruled);
+            if !tokens.draw_nucleus(crew, params, how, floor, limits) {
                 return false;
             }
         } else if FULL && way.is_filtered() & part.draws {
@@ -179,17 +180,32 @@ pub(super) unsafe fn sum_of(
     of_row: bool,
     temperature: f32,
 ) -> PartialSum {
+    // SAFETY: the caller's promise.
+    let [whole] = unsafe {
+        let give = |thread| [part_of_sum(params, row, of_row, temperature, thread).bits()];
+        crew.reduce_block(give, merge_words(1.0 / temperature))
+    };
+    PartialSum::from_bits(whole)
+}
+
+/// A thread's part of it.
+///
+/// # Safety
+/// The same.
+#[inline(always)]
+pub(super) unsafe fn part_of_sum(
+    params: &KeptParams,
+    row: u32,
+    of_row: bool,
+    temperature: f32,
+    thread: u32,
+) -> PartialSum {
     // By value: a choice of references would be one of addresses of the kernel's parameters.
     let (of_model, own) = (params.sample.partials[0], params.sample.partials[1]);
     let (partials, n) = (if of_row { own } else { of_model }, params.sample.n_partials);
     let of_this_row = partials.wrapping_add(offset(row, n as u64, 0) as usize);
-    let inverse = 1.0 / temperature;
     // SAFETY: the caller's promise.
-    let [whole] = unsafe {
-        let give = |thread| [merge_each(of_this_row, (thread, THREADS, n), inverse).bits()];
-        crew.reduce_block(give, merge_words(inverse))
-    };
-    PartialSum::from_bits(whole)
+    unsafe { merge_each(of_this_row, (thread, THREADS, n), 1.0 / temperature) }
 }
 
 /// A token that was drawn, by the row of its weights; none where none was.

@@ -1,7 +1,7 @@
 //! What is to be done for a row, and what it asks for: found once, for all who come to it.
 
 use super::{features, is_drawn};
-use crate::abi::kept::KeptParams;
+use crate::abi::kept::{KeptParams, RowFeatures};
 use crate::abi::{n_tiles_v, sieve};
 use crate::filters::Filters;
 use crate::kernels::rules;
@@ -26,6 +26,8 @@ impl Way {
     const NUCLEUS: u32 = 1 << 3;
     /// They are others.
     const CUT: u32 = 1 << 6;
+    /// Its tokens were drawn as if it had none.
+    const JUDGED: u32 = 1 << 7;
     /// Values in memory are not what its rules make of them.
     const RULED: u32 = 1 << 4;
     /// Filters compare values to how far they spread.
@@ -62,6 +64,7 @@ impl Way {
             Self::FEW
                 | bit(filters, Self::FILTERED)
                 | bit(is_nucleus, Self::NUCLEUS)
+                | bit(is_judged(params, &features, temperature), Self::JUDGED)
                 | bit(filters & !is_nucleus, Self::CUT)
                 | bit(rules::any(&features), Self::RULED)
                 | bit(filters & (features.top_n_sigma > 0.0), Self::SPREAD),
@@ -87,6 +90,11 @@ impl Way {
     #[inline(always)]
     pub(super) fn is_nucleus(self) -> bool {
         self.has(Self::NUCLEUS)
+    }
+
+    #[inline(always)]
+    pub(super) fn is_judged(self) -> bool {
+        self.has(Self::JUDGED)
     }
 
     #[inline(always)]
@@ -116,6 +124,13 @@ impl Way {
     pub(super) fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
+}
+
+/// Whether the sampling kernel has drawn from all of a row's tokens. Of a margin's second it has
+/// left no more than that.
+#[inline(always)]
+fn is_judged(params: &KeptParams, features: &RowFeatures, temperature: f32) -> bool {
+    nucleus::is_judged(features, temperature) & params.sample.margins.is_null()
 }
 
 /// Whether the sums that there are do for a row, with filters or without, and for what is to be

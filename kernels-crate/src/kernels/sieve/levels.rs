@@ -2,7 +2,6 @@
 
 use core::mem::offset_of;
 
-use super::rules::Kind;
 use super::{Marks, Row, Sieve, Sums, pair};
 use crate::abi::sieve::{ROW_BYTES, THREADS};
 use crate::arch;
@@ -149,7 +148,7 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
         // SAFETY: the slots are the thread's own between the barriers.
         let tell = |workspace: &Workspace, row, level: *mut f32| unsafe {
             let at = row - first_row;
-            if self.kind(at) != Kind::Drawn {
+            if !self.kind(at).is_drawn() {
                 self.tell_tile(tile, at, row, level.read());
             } else if level.read() > f32::NEG_INFINITY && self.params.margins.is_null() {
                 let leaders = Leaders { first: Key::floor(level.read()), second: Key::NONE };

@@ -60,7 +60,9 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
         // SAFETY: the caller's promise.
         unsafe {
             match self.kind(at) {
-                Kind::Drawn => finish::threshold(self.params, &self.workspace(), row, draw),
+                Kind::Drawn | Kind::Judged => {
+                    finish::threshold(self.params, &self.workspace(), row, draw)
+                }
                 Kind::Listed if draw == 0 => self.floor(row),
                 // Later draws have the same list. Of a kept row nothing is to pass.
                 Kind::Listed | Kind::Kept => f32::INFINITY,
@@ -68,8 +70,8 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
         }
     }
 
-    /// Notes whether the row in slot `at` keeps all values of the tile: a kept one, and a listed
-    /// one that has no floor.
+    /// Notes whether the row in slot `at` keeps all values of the tile: a kept or judged one, and
+    /// a listed one that has no floor.
     ///
     /// # Safety
     /// As [`Self::level`], which told `level`.
@@ -81,15 +83,15 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
                 let keeps = match self.kind(at) {
                     Kind::Drawn => false,
                     Kind::Listed => level == f32::NEG_INFINITY,
-                    Kind::Kept => true,
+                    Kind::Kept | Kind::Judged => true,
                 };
                 self.keeps_tile(at).write(keeps as u32);
             }
         }
     }
 
-    /// The level once the tile has told what it reaches: of a row that keeps all of the tile's
-    /// values nothing is to pass.
+    /// The level once the tile has told what it reaches: of a row that draws nothing and keeps all
+    /// of the tile's values nothing is to pass.
     ///
     /// # Safety
     /// As [`Self::level`].
@@ -97,7 +99,7 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
     pub(super) unsafe fn level_after(&self, at: u32, row: u32, draw: u32) -> f32 {
         // SAFETY: the caller's promise.
         unsafe {
-            let is_kept = self.kind(at) != Kind::Drawn && self.keeps_tile(at).read() != 0;
+            let is_kept = !self.kind(at).is_drawn() && self.keeps_tile(at).read() != 0;
             if is_kept { f32::INFINITY } else { self.level(at, row, draw) }
         }
     }

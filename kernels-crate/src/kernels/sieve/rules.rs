@@ -11,6 +11,7 @@ use crate::arch;
 use crate::filters::Filters;
 use crate::kernels::rules::TileRules;
 use crate::kernels::schedule::Tile;
+use crate::nucleus;
 use crate::philox::{PAIR, PAIR_BIT};
 use crate::shortlist;
 
@@ -52,10 +53,21 @@ impl Columns {
 pub(super) enum Kind {
     /// It has no filters.
     Drawn,
+    /// It is drawn as if it had none, and all its values are kept: what was drawn is judged by
+    /// them later.
+    Judged,
     /// All its values are kept, and its rules are applied later.
     Kept,
     /// Values from a floor on are listed; no token is drawn.
     Listed,
+}
+
+impl Kind {
+    /// Whether tokens are drawn here.
+    #[inline(always)]
+    pub(super) fn is_drawn(self) -> bool {
+        self == Self::Drawn || self == Self::Judged
+    }
 }
 
 const _: () = assert!(size_of::<RowRules>() == sieve::RULES_BYTES as usize);
@@ -136,9 +148,18 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
             Kind::Drawn
         } else if !self.params.listed.is_null() && shortlist::serves(features, temperature) {
             Kind::Listed
+        } else if self.judges() && nucleus::is_judged(features, temperature) {
+            Kind::Judged
         } else {
             Kind::Kept
         }
+    }
+
+    /// Whether what a row draws may be judged later: by its sum of weights. Of a margin's second,
+    /// no more is left than that.
+    #[inline(always)]
+    fn judges(&self) -> bool {
+        !self.params.partials[1].is_null() && self.params.margins.is_null()
     }
 
     /// What becomes of the row in slot `at`, which is one of the batch.

@@ -88,7 +88,8 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
                 self.inverses().add(row as usize).write(1.0 / report_temperature(temperature));
                 if !self.params.features.is_null() {
                     let features = &*self.params.features.add(row as usize);
-                    let is_kept = self.kind_of(features, temperature) == Kind::Kept;
+                    let kind = self.kind_of(features, temperature);
+                    let is_kept = (kind == Kind::Kept) | (kind == Kind::Judged);
                     of_any |= is_kept & nucleus::may_serve(features, temperature);
                 }
             }
