@@ -13,7 +13,7 @@ use crate::rows::Rows;
 const REPORT_PARTS: u64 = 12;
 const ROW_VALUES: u64 = 20;
 
-/// Rows that all ask for the same, and room for their reports.
+/// Rows that all ask for the same, of tokens of their own, and room for their reports.
 #[derive(Debug)]
 pub struct AskedRows {
     /// What every call has.
@@ -36,10 +36,10 @@ impl AskedRows {
         feature: &Feature<'_>,
         workspace_bytes: u64,
     ) -> anyhow::Result<Self> {
-        let (row, lists) = upload(gpu, feature)?;
+        let (features, lists) = upload(gpu, batch, feature)?;
         Ok(Self {
             rows: Rows::new(gpu, batch, feature.params.temperature, workspace_bytes)?,
-            features: gpu.upload(&row.repeat(batch as usize))?,
+            features: gpu.upload(&features)?,
             reports: gpu.allocate(REPORT_PARTS * u64::from(batch) * ROW_VALUES * 4)?,
             _lists: lists,
         })
@@ -70,33 +70,43 @@ impl AskedRows {
     }
 }
 
-/// A row's features as words, and the lists that they point to.
-fn upload(gpu: &Gpu, feature: &Feature<'_>) -> anyhow::Result<(Vec<u64>, Vec<Buffer>)> {
+/// The rows' features as words, and the lists that they point to. Edits are of other tokens in
+/// each row.
+fn upload(gpu: &Gpu, batch: u32, feature: &Feature<'_>) -> anyhow::Result<(Vec<u64>, Vec<Buffer>)> {
     const WORDS: usize = size_of::<RowFeatures>() / size_of::<u64>();
     let TokenRules { seen, logit_bias, bitmask, allow_list, ban_list } = feature.rules;
-    let pairs = |pairs: Vec<[u32; 2]>| gpu.upload(pairs.as_flattened());
+    let of_rows = |pairs: &[[u32; 2]]| {
+        // Ids from one to the next are as far apart.
+        let gap = if let [[a, _], [b, _], ..] = pairs { b - a } else { 1 };
+        let of_row = |row: u32| pairs.iter().map(move |&[id, of_id]| [id + row % gap, of_id]);
+        let all: Vec<_> = (0..batch).flat_map(of_row).collect();
+        gpu.upload(all.as_flattened())
+    };
     let lists = vec![
-        pairs(seen.iter().map(|seen| [seen.token, seen.count]).collect())?,
-        pairs(logit_bias.iter().map(|&(id, y)| [id, y.to_bits()]).collect())?,
+        of_rows(&seen.iter().map(|seen| [seen.token, seen.count]).collect::<Vec<_>>())?,
+        of_rows(&logit_bias.iter().map(|&(id, y)| [id, y.to_bits()]).collect::<Vec<_>>())?,
         gpu.upload(bitmask.unwrap_or(&[]))?,
         gpu.upload(allow_list.unwrap_or(&[]))?,
         gpu.upload(ban_list)?,
     ];
     let address =
         |list: usize, wanted: bool| if wanted { lists[list].address() as usize } else { 0 };
-    let features = RowFeatures {
-        seen: without_provenance(address(0, true)),
-        logit_bias: without_provenance(address(1, true)),
-        bitmask: without_provenance(address(2, bitmask.is_some())),
-        allow_list: without_provenance(address(3, allow_list.is_some())),
-        ban_list: without_provenance(address(4, true)),
-        n_seen: u32::try_from(seen.len())?,
-        n_logit_bias: u32::try_from(logit_bias.len())?,
-        n_allowed: u32::try_from(allow_list.map_or(0, <[u32]>::len))?,
-        n_banned: u32::try_from(ban_list.len())?,
-        ..RowFeatures::from(&feature.params)
+    let of_row = |row: usize| -> anyhow::Result<[u64; WORDS]> {
+        let features = RowFeatures {
+            seen: without_provenance(address(0, true) + row * size_of_val(seen)),
+            logit_bias: without_provenance(address(1, true) + row * size_of_val(logit_bias)),
+            bitmask: without_provenance(address(2, bitmask.is_some())),
+            allow_list: without_provenance(address(3, allow_list.is_some())),
+            ban_list: without_provenance(address(4, true)),
+            n_seen: u32::try_from(seen.len())?,
+            n_logit_bias: u32::try_from(logit_bias.len())?,
+            n_allowed: u32::try_from(allow_list.map_or(0, <[u32]>::len))?,
+            n_banned: u32::try_from(ban_list.len())?,
+            ..RowFeatures::from(&feature.params)
+        };
+        // SAFETY: the sizes are equal, there is no padding, and any bits are a word.
+        Ok(unsafe { std::mem::transmute::<RowFeatures, [u64; WORDS]>(features) })
     };
-    // SAFETY: the sizes are equal, there is no padding, and any bits are a word.
-    let words: [u64; WORDS] = unsafe { std::mem::transmute(features) };
-    Ok((words.to_vec(), lists))
+    let words = (0..batch as usize).map(of_row).collect::<anyhow::Result<Vec<_>>>()?;
+    Ok((words.concat(), lists))
 }

@@ -7,6 +7,8 @@
 //! so what is below the floor that it gives is out, whenever it is read and in whatever order
 //! tokens came.
 
+use core::mem::offset_of;
+
 use crate::abi::kept::RowFeatures;
 use crate::arch;
 use crate::candidate::Key;
@@ -39,6 +41,9 @@ const TOGETHER: u32 = 2;
 /// Most vocabulary tiles of a call whose rows are listed: a tile and a bound are one word.
 pub const MOST_TILES: u32 = 1 << TILE_BITS;
 
+const _: () = assert!(offset_of!(Tally, highest).is_multiple_of(16));
+const _: () = assert!(offset_of!(Tally, floor) == offset_of!(Tally, highest) + 8);
+
 const TILE_BITS: u32 = 16;
 const TILE_MASK: u32 = MOST_TILES - 1;
 
@@ -48,7 +53,8 @@ const TILE_MASK: u32 = MOST_TILES - 1;
 pub struct Tally {
     /// Tokens by the range of their value: of listed ones all, of a tile one.
     pub bins: [u32; BINS as usize],
-    /// The key that the highest value is meant by; 0 if there is none.
+    /// The key that the highest value is meant by; 0 if there is none. Beside the floor: the two
+    /// are read together.
     pub highest: u64,
     /// The key that a value is meant by below which no token counts, by those counted at some
     /// time; 0 if there is none.

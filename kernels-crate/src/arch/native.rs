@@ -269,6 +269,16 @@ pub unsafe fn load_shared_4(at: *const u32) -> [u32; 4] {
     [0, 1, 2, 3].map(|i| unsafe { load_shared_u32(at.add(i)) })
 }
 
+/// Reads two values, each of which other threads may be changing.
+///
+/// # Safety
+/// `at` is valid for atomic access to two.
+#[inline(always)]
+pub unsafe fn load_shared_2_u64(at: *const u64) -> [u64; 2] {
+    // SAFETY: the caller's promise.
+    [0, 1].map(|i| unsafe { load_shared_u64(at.add(i)) })
+}
+
 /// Adds to the value at `at`, wrapping.
 ///
 /// # Safety

@@ -238,6 +238,21 @@ pub unsafe fn load_shared_4(at: *const u32) -> [u32; 4] {
     [a, b, c, d]
 }
 
+/// Reads two values together, each of which other blocks may be changing ("ld", relaxed).
+///
+/// # Safety
+/// `at` is a valid global address of two, and a multiple of their size.
+#[inline(always)]
+pub unsafe fn load_shared_2_u64(at: *const u64) -> [u64; 2] {
+    let (a, b);
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("ld.relaxed.gpu.global.v2.u64 {{{}, {}}}, [{}];",
+             out(reg64) a, out(reg64) b, in(reg64) at, options(nostack));
+    }
+    [a, b]
+}
+
 /// Index of the block in its cluster: before `sm_90` a block is one by itself.
 #[cfg(not(feature = "sm_90a"))]
 #[inline(always)]

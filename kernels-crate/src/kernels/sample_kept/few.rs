@@ -137,11 +137,10 @@ impl Rows<'_> {
             let mut guess = Guess::NONE;
             if rank < self.n && way(rank).is_few() {
                 let has_room = || ruled::has_room(self.n, part_of::<CLUSTER>(params, 0).1);
-                let asked = (self.row(rank), way(rank));
+                let (asked, most) = ((self.row(rank), way(rank)), self.own_room::<CLUSTER>().1);
                 if way(rank).is_judged() {
-                    guess = judged::known(params, crew, asked);
+                    guess = judged::known(params, crew, asked, most);
                 } else if !FULL || !way(rank).needs_marks() || has_room() {
-                    let most = self.own_room::<CLUSTER>().1;
                     guess = guess::guess::<FULL>(params, crew, asked, most);
                 }
             }

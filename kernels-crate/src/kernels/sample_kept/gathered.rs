@@ -228,13 +228,14 @@ impl Gathered {
                 loop {
                     let [mass, n] = self.above(crew, least);
                     // First of all, what was not gathered.
-                    let has_value = if least == Key::NONE {
-                        floor > limits.floor
-                    } else {
+                    let is_gathered = least != Key::NONE && least.score() >= floor;
+                    let has_value = if is_gathered {
                         least.score() >= limits.floor
+                    } else {
+                        floor > limits.floor
                     };
                     if (mass < possible) & (n < limits.most as u64) & has_value {
-                        if least == Key::NONE || mass >= certain {
+                        if !is_gathered || mass >= certain {
                             return false;
                         }
                         break;

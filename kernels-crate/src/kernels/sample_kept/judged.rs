@@ -11,16 +11,24 @@ use super::way::Way;
 use crate::abi::kept::{KeptParams, THREADS};
 use crate::arch;
 use crate::nucleus::{BINS, Sample};
-use crate::partial_sum::{PartialSum, merge_words};
+use crate::partial_sum::{PartialSum, merge_words, weight};
 use crate::status::Status;
 
-/// What is known of such a row: its floor is the least value that was drawn, or one that as many
-/// tokens have as are to be reported.
+/// Of the parts of a row, the one in so many whose highest values are the least.
+const LEAST_PARTS: u32 = 50;
+
+/// What is known of such a row: its floor is the least value that was drawn, if not too many tokens
+/// may lie above that, or one that as many tokens have as are to be reported.
 ///
 /// # Safety
-/// As [`super::guess::guess`].
+/// As [`super::guess::guess`], which `most` is the same of.
 #[inline(always)]
-pub(super) unsafe fn known(params: &KeptParams, crew: &Crew<1>, (row, way): (u32, Way)) -> Guess {
+pub(super) unsafe fn known(
+    params: &KeptParams,
+    crew: &Crew<1>,
+    (row, way): (u32, Way),
+    most: u32,
+) -> Guess {
     // SAFETY: the caller's promise; behind the counts there is room for a value a thread.
     unsafe {
         let Asked { temperature, best, .. } = Asked::of(params, (row, way));
@@ -30,26 +38,40 @@ pub(super) unsafe fn known(params: &KeptParams, crew: &Crew<1>, (row, way): (u32
         let highest = counts.add(BINS as usize).cast::<f32>();
         // Opaque: what follows would be computed before all rows, and cost registers.
         let vocab = arch::opaque(params.sample.vocab);
+        let inverse = 1.0 / temperature;
         let give = |thread| {
             let part = part_of_sum(params, row, true, temperature, thread);
-            if best > 0 {
-                clear_counts(crew, vocab, thread);
-                highest.add(thread as usize).write(part.highest);
-            }
+            clear_counts(crew, vocab, thread);
+            highest.add(thread as usize).write(part.highest);
             [part.bits()]
         };
-        let [whole] = crew.reduce_block(give, merge_words(1.0 / temperature));
+        let [whole] = crew.reduce_block(give, merge_words(inverse));
         let whole = PartialSum::from_bits(whole);
         if seen != Status::OK || !whole.highest.is_finite() || floor == f32::INFINITY {
             return Guess::NONE;
         }
-        if best > 0 {
-            let sample = Sample::of_parts(THREADS, vocab, whole.highest, temperature, best);
+        // No more tokens have a weight than that goes into the sum.
+        let may_be_many = whole.sum > weight(floor, whole.highest, inverse) * most as f32;
+        if may_be_many | (best > 0) {
+            let sample =
+                |count| Sample::of_parts(THREADS, vocab, whole.highest, temperature, count);
             crew.leg(|thread| {
-                arch::block_count(counts, sample.bin(highest.add(thread as usize).read()));
+                arch::block_count(counts, sample(0).bin(highest.add(thread as usize).read()));
             });
-            let (of_best, _) = floor_of(crew, &sample);
-            floor = if of_best < floor { of_best } else { floor };
+            // As many parts as have a token above the first floor have about four times as many.
+            let parts = core::cmp::min(params.sample.n_partials, THREADS);
+            let of_parts = if may_be_many { parts - parts / LEAST_PARTS } else { 0 };
+            // Opaque: one text for both.
+            let (mut step, steps) = (0, arch::opaque(2));
+            while step < steps {
+                let count = if step == 0 { of_parts } else { best };
+                if count > 0 {
+                    let (of_count, _) = floor_of(crew, &sample(count));
+                    let is_it = (of_count > floor) == (step == 0);
+                    floor = if is_it { of_count } else { floor };
+                }
+                step += 1;
+            }
         }
         Guess { whole, floor, unit: whole.highest, way }
     }

@@ -110,10 +110,10 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
         // SAFETY: the caller's promise: `row < B`.
         unsafe {
             let tally = self.tally(row);
-            let highest = arch::load_shared_u64(&raw const (*tally).highest);
-            let counted = arch::load_shared_u64(&raw const (*tally).floor);
+            // One after the other, each would be waited for.
+            let told = arch::load_shared_2_u64(&raw const (*tally).highest);
             let temperature = self.params.temperatures.add(row as usize).read();
-            let [highest, counted] = [highest, counted].map(shortlist::of_height);
+            let [highest, counted] = told.map(shortlist::of_height);
             shortlist::floor(self.features(row), temperature, highest, counted)
         }
     }
