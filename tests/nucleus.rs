@@ -81,7 +81,13 @@ fn check_rows(
 
 #[test]
 fn the_nucleus_of_few_values_is_that_of_all() {
-    check_rows(83, 70, (100, 2), |_, _, rows, what| {
+    check_rows(83, 70, (100, 2), |_, case, mut rows, what| {
+        // A cutoff in its place, that some rows are far above, or below.
+        for (row, features) in rows.features.iter_mut().enumerate().filter(|(row, _)| row % 4 == 3)
+        {
+            features.top_p = 1.0;
+            features.epsilon_cutoff = [3e-3, 1e-5, 0.3, 1.0][(row + case) % 4];
+        }
         // Without margins, the sampling kernel has drawn from all tokens.
         for with_margins in [true, false] {
             let expected = rows.finish(How { with_margins, ..EXACT });
@@ -121,6 +127,7 @@ fn joint_filters_of_few_values_are_those_of_all() {
             features.options = RowFeatures::JOINT;
             features.top_k = [0, 1, 7, 50, 256, 5_000][(row + case) % 6];
             features.min_p = [0.0, 0.05, 1e-4, 1.0][(row + case / 6) % 4];
+            features.epsilon_cutoff = [0.0, 0.0, 1e-3, 0.05, 1e-6][(row + case / 5) % 5];
         }
         let how = How { reports: REPORTS[case % 4], with_margins: case % 3 != 0, ..EXACT };
         rows.assert_few_are_all(how, 2, what);

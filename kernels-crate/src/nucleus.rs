@@ -10,12 +10,15 @@
 //! values instead, so the guess never shows. The likeliest tokens, and the rank of one of them, are
 //! known from any tokens down to a floor.
 
+mod limits;
+
+pub use limits::{Limits, Shares};
+
 use crate::abi::kept::RowFeatures;
 use crate::filters::Filters;
 use crate::kernels::rules;
-use crate::mass::{decay, share};
+use crate::mass::decay;
 use crate::partial_sum::{PartialSum, report_temperature};
-use crate::scale::Scale;
 use crate::shortlist;
 
 /// By how much of itself the sum of weights of a row may differ from that of its masses, for
@@ -54,7 +57,8 @@ const SUM_BITS: u32 = 48;
 
 const SUM_MASK: u64 = (1 << SUM_BITS) - 1;
 
-/// Whether a row's filters are top_p, alone or jointly with top_k and min_p.
+/// Whether a row's filters are top_p or epsilon_cutoff alone, or joint with each other, top_k and
+/// min_p.
 #[inline(always)]
 pub fn serves(features: &RowFeatures, temperature: f32) -> bool {
     is_of_all(features) & (temperature > 0.0) & may_serve(features, temperature)
@@ -70,23 +74,25 @@ pub fn is_judged(features: &RowFeatures, temperature: f32) -> bool {
 /// The same, of filters alone: what each keeps is told by its own share of all tokens.
 #[inline(always)]
 fn is_of_all(features: &RowFeatures) -> bool {
-    let RowFeatures { top_k, min_p, top_n_sigma, epsilon_cutoff, eta_cutoff, options, .. } =
+    let RowFeatures { top_k, top_p, min_p, top_n_sigma, epsilon_cutoff, eta_cutoff, .. } =
         *features;
-    let by_cutoff = (epsilon_cutoff > 0.0) | (eta_cutoff > 0.0);
-    let at_one = options & RowFeatures::FILTERS_AT_ONE != 0;
-    let joint = options & RowFeatures::JOINT != 0;
-    let is_alone = (top_k == 0) & (min_p == 0.0);
-    (features.top_p < 1.0) & (is_alone | joint) & (top_n_sigma == 0.0) & !by_cutoff & !at_one
+    let has = |option| features.options & option != 0;
+    let (by_mass, by_cutoff) = (top_p < 1.0, epsilon_cutoff > 0.0);
+    let is_alone = (top_k == 0) & (min_p == 0.0) & !(by_mass & by_cutoff);
+    let is_told = (top_n_sigma == 0.0) & (eta_cutoff == 0.0) & !has(RowFeatures::FILTERS_AT_ONE);
+    (by_mass | by_cutoff) & (is_alone | has(RowFeatures::JOINT)) & is_told
 }
 
 /// Whether few of a row's tokens may tell what it asks for: what its filters keep, if it has any,
 /// follows from the likeliest tokens, and the sum of all weights.
 #[inline(always)]
 pub fn may_serve(features: &RowFeatures, temperature: f32) -> bool {
-    let is_told = shortlist::cuts(features) | is_of_all(features);
     let filters = Filters::new(features, temperature).any();
     // What rules admit or change is told of rows that are drawn from few tokens.
     let has_rules = rules::any(features);
+    // From which value on a cutoff keeps tokens is not told before the weights after rules are.
+    let by_value = has_rules & (features.epsilon_cutoff > 0.0);
+    let is_told = shortlist::cuts(features) | is_of_all(features) & !by_value;
     let is_ruled = has_rules & filters & features.allow_list.is_null();
     (is_told | !filters)
         & (!has_rules | is_ruled)
@@ -105,25 +111,6 @@ pub fn suffices(
     let counted = (features.top_k > 0) & (n >= features.top_k);
     let least = shortlist::floor(features, temperature, highest, f32::NEG_INFINITY);
     counted | (least >= floor)
-}
-
-/// What a token of a row must not reach, to be kept.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Mass of the tokens likelier than it: the least and the greatest that the goal may be.
-    pub goals: [u64; 2],
-    /// Number of these.
-    pub most: u32,
-    /// The least value that it has.
-    pub floor: f32,
-}
-
-/// The masses, the least and the greatest that it may be, with which a nucleus is complete.
-#[inline(always)]
-pub fn goals(scale: Scale, whole: PartialSum, top_p: f32) -> [u64; 2] {
-    let mass = scale.mass_of_weight(whole.sum);
-    let [least, most] = [mass * (1.0 - SUM_ERROR), mass * (1.0 + SUM_ERROR)];
-    [share(least as u64, top_p), share(most as u64 + 1, top_p)]
 }
 
 /// A sample of a row's values, counted by their gaps.
@@ -219,9 +206,11 @@ impl Sample {
 #[cfg(test)]
 mod tests {
     extern crate std;
+    use super::limits::goals;
     use super::*;
-    use crate::mass::gap;
+    use crate::mass::{gap, share};
     use crate::partial_sum::{greater, weight};
+    use crate::scale::Scale;
     use std::vec::Vec;
 
     const VOCAB: u32 = 151_936;

@@ -212,7 +212,6 @@ impl Gathered {
         floor: f32,
         limits: Limits,
     ) -> bool {
-        let [certain, possible] = limits.goals;
         // SAFETY: the caller's promise; `row < B`; legs part what is written from what is read.
         unsafe {
             let scores = (&raw mut (*crew.shared).short).cast::<f32>();
@@ -226,19 +225,20 @@ impl Gathered {
                 }
                 let (mut least, mut are_scored) = (drawn, false);
                 loop {
-                    let [mass, n] = self.above(crew, least);
-                    // First of all, what was not gathered.
-                    let is_gathered = least != Key::NONE && least.score() >= floor;
-                    let has_value = if is_gathered {
-                        least.score() >= limits.floor
-                    } else {
-                        floor > limits.floor
-                    };
-                    if (mass < possible) & (n < limits.most as u64) & has_value {
-                        if !is_gathered || mass >= certain {
+                    let likelier = self.above(crew, least);
+                    if least == Key::NONE || least.score() < floor {
+                        // It, or any, may be among what was not gathered.
+                        if limits.admit_below(likelier, floor) {
                             return false;
                         }
-                        break;
+                    } else {
+                        let [may_be, is_kept] = limits.admit(likelier, least.score());
+                        if may_be != is_kept {
+                            return false;
+                        }
+                        if is_kept {
+                            break;
+                        }
                     }
                     if !are_scored {
                         if self.n > SCORES {

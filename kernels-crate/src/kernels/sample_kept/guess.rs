@@ -12,7 +12,7 @@ use crate::abi::kept::{KeptParams, RowFeatures, THREADS};
 use crate::arch::{self, PerThread};
 use crate::candidate::Key;
 use crate::kernels::rules;
-use crate::nucleus::{BINS, Sample};
+use crate::nucleus::{BINS, Sample, Shares};
 use crate::partial_sum::{PartialSum, greater, report_temperature};
 use crate::scale::RUNGS;
 use crate::shortlist;
@@ -47,10 +47,8 @@ impl Guess {
 /// What a row asks for, in numbers.
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
-    /// Those of a row whose filters are top_p, alone or joint; else they are off.
-    pub(super) top_p: f32,
-    pub(super) top_k: u32,
-    pub(super) min_p: f32,
+    /// Those of a row whose filters are nothing else; else they are off.
+    pub(super) shares: Shares,
     /// That of the guess's sum of weights.
     pub(super) temperature: f32,
     /// Whether that sum is of the row's own distribution.
@@ -63,12 +61,11 @@ impl Asked {
     #[inline(always)]
     pub(super) unsafe fn of(params: &KeptParams, (row, way): (u32, Way)) -> Self {
         let of_row = way.is_filtered() | params.processed.any();
-        let RowFeatures { mut top_p, mut top_k, mut min_p, .. } = RowFeatures::NONE;
-        let mut temperature = 1.0;
+        let (mut shares, mut temperature) = (Shares::NONE, 1.0);
         // SAFETY: `row < B`.
         unsafe {
             if way.is_nucleus() {
-                RowFeatures { top_p, top_k, min_p, .. } = features(params, row);
+                shares = Shares::new(&features(params, row));
             }
             if of_row {
                 temperature = params.sample.temperatures.add(row as usize).read();
@@ -77,7 +74,7 @@ impl Asked {
         }
         // Opaque: what follows would be computed before all rows, and cost registers.
         let best = arch::opaque(core::cmp::max(params.raw.best, params.processed.best));
-        Self { top_p, top_k, min_p, temperature, of_row, best }
+        Self { shares, temperature, of_row, best }
     }
 }
 
@@ -96,8 +93,7 @@ pub(super) unsafe fn guess<const FULL: bool>(
 ) -> Guess {
     // SAFETY: the caller's promise; `row < B`.
     unsafe {
-        let Asked { mut top_p, top_k, temperature, of_row, best, .. } =
-            Asked::of(params, (row, way));
+        let Asked { shares, temperature, of_row, best } = Asked::of(params, (row, way));
         let seen = seen(params, row);
         // Opaque: what follows from it would be computed before all rows, and cost registers.
         let vocab = arch::opaque(params.sample.vocab);
@@ -116,9 +112,13 @@ pub(super) unsafe fn guess<const FULL: bool>(
             }
         }
         // What cuts beside top_p: a count, or a value.
+        let Shares { mut top_p, top_k, epsilon_cutoff, .. } = shares;
         let (mut count, mut cut) = (best, f32::NEG_INFINITY);
         if (top_k > 0) & (top_k <= shortlist::MOST_COUNTED) {
             (top_p, count) = (1.0, core::cmp::max(best, top_k));
+        }
+        if epsilon_cutoff > 0.0 {
+            [cut, _] = shares.floors(whole, temperature);
         }
         if FULL && way.is_filtered() & !way.is_nucleus() {
             let features = features(params, row);

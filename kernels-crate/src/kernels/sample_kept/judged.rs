@@ -11,7 +11,7 @@ use super::way::Way;
 use crate::abi::kept::{KeptParams, THREADS};
 use crate::arch;
 use crate::nucleus::{BINS, Sample};
-use crate::partial_sum::{PartialSum, merge_words, weight};
+use crate::partial_sum::{PartialSum, greater, merge_words, weight};
 use crate::status::Status;
 
 /// Of the parts of a row, the one in so many whose highest values are the least.
@@ -31,7 +31,7 @@ pub(super) unsafe fn known(
 ) -> Guess {
     // SAFETY: the caller's promise; behind the counts there is room for a value a thread.
     unsafe {
-        let Asked { temperature, best, .. } = Asked::of(params, (row, way));
+        let Asked { shares, temperature, best, .. } = Asked::of(params, (row, way));
         let (seen, mut floor) = (seen(params, row), least_drawn(params, row));
         const { assert!(size_of::<Histogram>() >= BINS as usize * 4 + THREADS_LEN * 4) }
         let counts = (&raw mut (*crew.shared).pieces).cast::<u32>();
@@ -50,6 +50,9 @@ pub(super) unsafe fn known(
         if seen != Status::OK || !whole.highest.is_finite() || floor == f32::INFINITY {
             return Guess::NONE;
         }
+        // Below the least of these, no token is kept.
+        let [least, _] = shares.floors(whole, temperature);
+        floor = greater(floor, least);
         // No more tokens have a weight than that goes into the sum.
         let may_be_many = whole.sum > weight(floor, whole.highest, inverse) * most as f32;
         if may_be_many | (best > 0) {

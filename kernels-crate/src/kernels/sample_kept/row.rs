@@ -16,7 +16,6 @@ use crate::candidate::Key;
 use crate::dims::{offset, output_index};
 use crate::filters::Filters;
 use crate::kernels::rules;
-use crate::mass::min_p_floor;
 use crate::nucleus;
 use crate::partial_sum::{PartialSum, merge_each, merge_words, weight};
 use crate::scale::Scale;
@@ -65,7 +64,7 @@ pub(super) unsafe fn finish<const FULL: bool>(
     let is_ruled = FULL && way.is_ruled();
     // SAFETY: the caller's promise; `row < B`.
     unsafe {
-        let Asked { top_p, top_k, min_p, temperature, best, .. } = Asked::of(params, (row, way));
+        let Asked { shares, temperature, best, .. } = Asked::of(params, (row, way));
         // Fewer may be all that there are.
         let is_short = |n, best| n < best && floor > f32::NEG_INFINITY;
         if is_short(n, best) || is_short(found.of_model.1, params.raw.best) {
@@ -88,15 +87,7 @@ pub(super) unsafe fn finish<const FULL: bool>(
         }
         let (mut climbed, mut in_order) = (false, 0);
         if way.is_nucleus() & part.draws {
-            let limits = nucleus::Limits {
-                goals: nucleus::goals(tokens.scale, whole, top_p),
-                most: if top_k > 0 { top_k } else { u32::MAX },
-                floor: if min_p > 0.0 {
-                    min_p_floor(whole.highest, temperature, min_p)
-                } else {
-                    f32::NEG_INFINITY
-                },
-            };
+            let limits = nucleus::Limits::new(&shares, tokens.scale, whole);
             let how = (row, way.is_judged(), is_ruled);
             if !tokens.draw_nucleus(crew, params, how, floor, limits) {
                 return false;

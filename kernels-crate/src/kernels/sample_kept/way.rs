@@ -22,7 +22,7 @@ impl Way {
     const FEW: u32 = 1 << 1;
     /// It has filters: its tokens are drawn here.
     const FILTERED: u32 = 1 << 2;
-    /// They are top_p, alone or joint.
+    /// They are [`nucleus::Shares`] alone.
     const NUCLEUS: u32 = 1 << 3;
     /// They are others.
     const CUT: u32 = 1 << 6;

@@ -1,0 +1,102 @@
+//! What the tokens of a row must be within, where its filters compare each to all of the row's.
+
+use super::SUM_ERROR;
+use crate::abi::kept::RowFeatures;
+use crate::mass::{min_p_floor, share};
+use crate::partial_sum::{PartialSum, greater};
+use crate::scale::Scale;
+
+/// What of a row's filters compares a token to all of the row's.
+#[derive(Clone, Copy, Debug)]
+pub struct Shares {
+    /// 1 is off.
+    pub top_p: f32,
+    /// 0 is off, as of the others.
+    pub top_k: u32,
+    /// Of the likeliest token's probability.
+    pub min_p: f32,
+    /// A probability.
+    pub epsilon_cutoff: f32,
+}
+
+impl Shares {
+    /// Those of a row that asks for none.
+    pub const NONE: Self = Self { top_p: 1.0, top_k: 0, min_p: 0.0, epsilon_cutoff: 0.0 };
+
+    /// Those of a row.
+    #[inline(always)]
+    pub fn new(features: &RowFeatures) -> Self {
+        let RowFeatures { top_p, top_k, min_p, epsilon_cutoff, .. } = *features;
+        Self { top_p, top_k, min_p, epsilon_cutoff }
+    }
+
+    /// The least value that a token has which is kept: the least and the greatest that it may be,
+    /// by the sum of all weights.
+    #[inline(always)]
+    pub fn floors(&self, whole: PartialSum, temperature: f32) -> [f32; 2] {
+        let mut floors = [f32::NEG_INFINITY; 2];
+        if self.min_p > 0.0 {
+            floors = [min_p_floor(whole.highest, temperature, self.min_p); 2];
+        }
+        if self.epsilon_cutoff > 0.0 {
+            let errors = [1.0 - SUM_ERROR as f32, 1.0 + SUM_ERROR as f32];
+            let mut i = 0;
+            while i < 2 {
+                let least = self.epsilon_cutoff * (whole.sum * errors[i]);
+                floors[i] = greater(floors[i], min_p_floor(whole.highest, temperature, least));
+                i += 1;
+            }
+        }
+        floors
+    }
+}
+
+/// What a token of a row must be within, to be kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Mass of the tokens likelier than it is less: the least and the greatest that this may be.
+    pub goals: [u64; 2],
+    /// Their number is less.
+    pub most: u32,
+    /// [`Shares::floors`].
+    pub floors: [f32; 2],
+}
+
+impl Limits {
+    /// Those of a row, its masses measured by `scale`.
+    #[inline(always)]
+    pub fn new(shares: &Shares, scale: Scale, whole: PartialSum) -> Self {
+        Self {
+            goals: if shares.top_p < 1.0 { goals(scale, whole, shares.top_p) } else { [!0; 2] },
+            most: if shares.top_k > 0 { shares.top_k } else { u32::MAX },
+            floors: shares.floors(whole, scale.temperature()),
+        }
+    }
+
+    /// Whether a token with this value may be kept, and whether it is for sure; `likelier` are the
+    /// mass of the likelier ones and their number.
+    #[inline(always)]
+    pub fn admit(&self, likelier: [u64; 2], y: f32) -> [bool; 2] {
+        let may_be = self.is_open(likelier) & (y >= self.floors[0]);
+        [may_be, may_be & (likelier[0] < self.goals[0]) & (y >= self.floors[1])]
+    }
+
+    /// Whether a token may be kept with a value less than `y`, `likelier` than which so many are.
+    #[inline(always)]
+    pub fn admit_below(&self, likelier: [u64; 2], y: f32) -> bool {
+        self.is_open(likelier) & (y > self.floors[0])
+    }
+
+    #[inline(always)]
+    fn is_open(&self, [mass, n]: [u64; 2]) -> bool {
+        (mass < self.goals[1]) & (n < self.most as u64)
+    }
+}
+
+/// The masses, the least and the greatest that it may be, with which a nucleus is complete.
+#[inline(always)]
+pub(super) fn goals(scale: Scale, whole: PartialSum, top_p: f32) -> [u64; 2] {
+    let mass = scale.mass_of_weight(whole.sum);
+    let [least, most] = [mass * (1.0 - SUM_ERROR), mass * (1.0 + SUM_ERROR)];
+    [share(least as u64, top_p), share(most as u64 + 1, top_p)]
+}
