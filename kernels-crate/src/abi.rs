@@ -116,6 +116,9 @@ pub struct SampleParams {
     /// Whether the sums of each row's distribution are wanted of all rows, 0 or 1: else of those
     /// that [`crate::nucleus`] serves, and what is left of calls without any has no meaning.
     pub sums_all_rows: u32,
+    /// Whether the sampling kernel draws of rows with filters, but without rules, as if they had
+    /// none, unless it lists them, 0 or 1: what it has drawn is judged by the next.
+    pub judges: u32,
     /// Whether the sampling kernel applies rules, 0 or 1: [`Variant::applies_rules`]. Rows
     /// without filters are then done, and others may be listed.
     pub applies_rules: u32,
@@ -154,6 +157,7 @@ impl SampleParams {
         n_partials: 0,
         sums_all_rows: 0,
         skips_banned: 0,
+        judges: 0,
         applies_rules: 0,
         transform: TransformParams::NONE,
     };

@@ -64,13 +64,6 @@ pub fn serves(features: &RowFeatures, temperature: f32) -> bool {
     is_of_all(features) & (temperature > 0.0) & may_serve(features, temperature)
 }
 
-/// Whether such a row is drawn as if it had no filters, and what was drawn judged then: it is
-/// right if it is within the filters' limits, and else among the less likely.
-#[inline(always)]
-pub fn is_judged(features: &RowFeatures, temperature: f32) -> bool {
-    serves(features, temperature) & !rules::any(features)
-}
-
 /// The same, of filters alone: what each keeps is told by its own share of all tokens.
 #[inline(always)]
 fn is_of_all(features: &RowFeatures) -> bool {

@@ -8,8 +8,8 @@ use flash_sampling_kernels::abi::kept::{
 };
 use flash_sampling_kernels::abi::{NO_TOKEN, SampleParams};
 use flash_sampling_kernels::candidate::{Key, Leaders};
+use flash_sampling_kernels::kernels::rules::any as any_rules;
 use flash_sampling_kernels::kernels::sample_kept::{Shared, sample_kept};
-use flash_sampling_kernels::nucleus::is_judged;
 use flash_sampling_kernels::partial_sum::{PartialSum, greater, report_temperature, weight};
 use flash_sampling_kernels::philox::{NoiseKey, Subkey};
 use flash_sampling_kernels::score::offer_token;
@@ -181,7 +181,7 @@ impl Rows {
         let (mut tokens, mut status) = (self.drawn(), vec![0; n]);
         let (mut scores, mut margins) = (vec![0.0f32; n], vec![0.0f32; n]);
         for row in 0..batch {
-            if is_judged(&self.features[row], self.temperatures[row]) && !with_margins {
+            if !any_rules(&self.features[row]) && !with_margins {
                 for (at, first) in (row * DRAWS..).zip(self.leaders(row)) {
                     (tokens[at], scores[at]) = (first.token(), first.score());
                 }
@@ -204,6 +204,7 @@ impl Rows {
             ],
             n_partials: WARPS,
             sums_all_rows: wanted[1].into(),
+            judges: (!with_margins && factor.is_some()).into(),
             features: self.features.as_ptr(),
             batch: batch as u32,
             vocab: self.vocab,

@@ -58,6 +58,8 @@ pub(super) fn sample_params(
         tallies: at_if(listed.is_some(), operands.workspace + layout.tallies),
         features: at_if(asked.of_rows(), operands.features),
         skips_banned: (!asked.raw.any()).into(),
+        // Of a margin's second, no more is left than that.
+        judges: (operands.margins == 0 && !transforms_later(problem, plan)).into(),
         applies_rules: plan.applies_rules.into(),
         transform: transform_if(plan.applies_transform, asked.transform),
         ..problem.sample_params()
@@ -79,9 +81,14 @@ pub(super) fn kept_params(
         raw: report_params(raw, &operands.raw),
         processed: report_params(processed, &operands.processed),
         raw_values: at_if(raw_values.is_some(), operands.kept + raw_values.unwrap_or_default()),
-        transform: transform_if(!plan.applies_transform, transform),
+        transform: transform_if(transforms_later(problem, plan), transform),
         slice_in_shared: finish.is_some_and(|finish| finish.slice_in_shared).into(),
     }
+}
+
+/// Whether a transform is left to the kernel that finishes rows.
+fn transforms_later(problem: &Problem, plan: &Plan) -> bool {
+    problem.features().transform.changes() && !plan.applies_transform
 }
 
 fn report_params(wanted: Wanted, report: &RawReport) -> ReportParams {

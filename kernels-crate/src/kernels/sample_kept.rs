@@ -207,15 +207,25 @@ unsafe fn finish_row<const CLUSTER: u32>(
             let mut of_row = KeptRow::new(crew, view, edited);
             let mut temperature = view.temperature();
             if !view.is_raw() && !is_drawn(params, &features(params, view.row()), temperature) {
-                let mut last = Key::NONE;
                 // Where the highest is infinite, it wins whatever the filters keep.
-                if Filters::new(&features(params, view.row()), temperature).any()
-                    && edited.highest.is_finite()
-                {
-                    let features = &*params.sample.features.add(view.row() as usize);
-                    last = Filters::new(features, temperature).last_of(&mut of_row);
+                let filters = edited.highest.is_finite()
+                    && Filters::new(&features(params, view.row()), temperature).any();
+                let mut drawn = Key::NONE;
+                if filters && way::is_judged(params, &features(params, view.row())) {
+                    drawn = judged::least_drawn(params, view.row());
                 }
-                draw::draw(of_row.crew, view, last, edited.status);
+                let is_judged = drawn != Key::NONE;
+                if !is_judged || !judged::is_right(of_row.crew, view, edited.highest, drawn) {
+                    let mut last = Key::NONE;
+                    if filters {
+                        let features = &*params.sample.features.add(view.row() as usize);
+                        last = Filters::new(features, temperature).last_of(&mut of_row);
+                    }
+                    // Filters keep what is likelier than a token that they keep.
+                    if !is_judged || drawn < last {
+                        draw::draw(of_row.crew, view, last, edited.status);
+                    }
+                }
             }
             if view.is_raw() || temperature == 0.0 {
                 temperature = 1.0;

@@ -34,18 +34,22 @@ impl Shares {
     /// by the sum of all weights.
     #[inline(always)]
     pub fn floors(&self, whole: PartialSum, temperature: f32) -> [f32; 2] {
+        let weights = [1.0 - SUM_ERROR as f32, 1.0 + SUM_ERROR as f32].map(|by| whole.sum * by);
+        self.floors_of(whole.highest, temperature, weights)
+    }
+
+    /// The same, for two sums.
+    #[inline(always)]
+    fn floors_of(&self, highest: f32, temperature: f32, weights: [f32; 2]) -> [f32; 2] {
         let mut floors = [f32::NEG_INFINITY; 2];
         if self.min_p > 0.0 {
-            floors = [min_p_floor(whole.highest, temperature, self.min_p); 2];
+            floors = [min_p_floor(highest, temperature, self.min_p); 2];
         }
-        if self.epsilon_cutoff > 0.0 {
-            let errors = [1.0 - SUM_ERROR as f32, 1.0 + SUM_ERROR as f32];
-            let mut i = 0;
-            while i < 2 {
-                let least = self.epsilon_cutoff * (whole.sum * errors[i]);
-                floors[i] = greater(floors[i], min_p_floor(whole.highest, temperature, least));
-                i += 1;
-            }
+        let mut i = 0;
+        while self.epsilon_cutoff > 0.0 && i < 2 {
+            let least = min_p_floor(highest, temperature, self.epsilon_cutoff * weights[i]);
+            floors[i] = greater(floors[i], least);
+            i += 1;
         }
         floors
     }
@@ -70,6 +74,17 @@ impl Limits {
             goals: if shares.top_p < 1.0 { goals(scale, whole, shares.top_p) } else { [!0; 2] },
             most: if shares.top_k > 0 { shares.top_k } else { u32::MAX },
             floors: shares.floors(whole, scale.temperature()),
+        }
+    }
+
+    /// Those of a row whose tokens have the mass `all`.
+    #[inline(always)]
+    pub fn exact(shares: &Shares, scale: Scale, highest: f32, all: u64) -> Self {
+        let weight = scale.weight(all);
+        Self {
+            goals: [if shares.top_p < 1.0 { share(all, shares.top_p) } else { !0 }; 2],
+            most: if shares.top_k > 0 { shares.top_k } else { u32::MAX },
+            floors: shares.floors_of(highest, scale.temperature(), [weight; 2]),
         }
     }
 

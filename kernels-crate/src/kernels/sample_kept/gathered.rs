@@ -220,8 +220,7 @@ impl Gathered {
                 let scored = Scored::new(params, row, draw);
                 let (mut drawn, mut leaders) = (Key::NONE, Leaders::NONE);
                 if is_judged {
-                    let of = |index| key(index, value_after_rules(params, (row, false), index));
-                    drawn = row::drawn(params, row, draw).map_or(Key::NONE, of);
+                    drawn = row::drawn_key(params, row, draw);
                 }
                 let (mut least, mut are_scored) = (drawn, false);
                 loop {

@@ -188,7 +188,7 @@ fn step_of(vocab: u32) -> u32 {
 
 /// The least value, before rules, of the tokens that were drawn; `+inf` if none was.
 #[inline(always)]
-pub(super) unsafe fn least_drawn(params: &KeptParams, row: u32) -> f32 {
+unsafe fn least_drawn(params: &KeptParams, row: u32) -> f32 {
     let (mut least, mut draw) = (f32::INFINITY, 0);
     while draw < params.sample.draws {
         // SAFETY: the caller's promise.

@@ -2,16 +2,20 @@
 //! likelier than what was drawn.
 
 use super::THREADS_LEN;
-use super::crew::Crew;
+use super::crew::{Crew, key};
 use super::draw::seen;
-use super::guess::{Asked, Guess, clear_counts, floor_of, least_drawn};
+use super::features;
+use super::guess::{Asked, Guess, clear_counts, floor_of};
 use super::histogram::Histogram;
-use super::row::part_of_sum;
+use super::row::{drawn_key, part_of_sum};
+use super::view::View;
 use super::way::Way;
 use crate::abi::kept::{KeptParams, THREADS};
 use crate::arch;
-use crate::nucleus::{BINS, Sample};
+use crate::candidate::Key;
+use crate::nucleus::{self, BINS, Limits, Sample, Shares};
 use crate::partial_sum::{PartialSum, greater, merge_words, weight};
+use crate::scale::Scale;
 use crate::status::Status;
 
 /// Of the parts of a row, the one in so many whose highest values are the least.
@@ -32,7 +36,8 @@ pub(super) unsafe fn known(
     // SAFETY: the caller's promise; behind the counts there is room for a value a thread.
     unsafe {
         let Asked { shares, temperature, best, .. } = Asked::of(params, (row, way));
-        let (seen, mut floor) = (seen(params, row), least_drawn(params, row));
+        let (seen, least) = (seen(params, row), least_drawn(params, row));
+        let mut floor = least.score();
         const { assert!(size_of::<Histogram>() >= BINS as usize * 4 + THREADS_LEN * 4) }
         let counts = (&raw mut (*crew.shared).pieces).cast::<u32>();
         let highest = counts.add(BINS as usize).cast::<f32>();
@@ -47,12 +52,12 @@ pub(super) unsafe fn known(
         };
         let [whole] = crew.reduce_block(give, merge_words(inverse));
         let whole = PartialSum::from_bits(whole);
-        if seen != Status::OK || !whole.highest.is_finite() || floor == f32::INFINITY {
+        if seen != Status::OK || !whole.highest.is_finite() || least == Key::NONE {
             return Guess::NONE;
         }
         // Below the least of these, no token is kept.
-        let [least, _] = shares.floors(whole, temperature);
-        floor = greater(floor, least);
+        let [of_shares, _] = shares.floors(whole, temperature);
+        floor = greater(floor, of_shares);
         // No more tokens have a weight than that goes into the sum.
         let may_be_many = whole.sum > weight(floor, whole.highest, inverse) * most as f32;
         if may_be_many | (best > 0) {
@@ -69,7 +74,11 @@ pub(super) unsafe fn known(
             while step < steps {
                 let count = if step == 0 { of_parts } else { best };
                 if count > 0 {
-                    let (of_count, _) = floor_of(crew, &sample(count));
+                    let (of_count, above) = floor_of(crew, &sample(count));
+                    if step == 0 && above >= vocab as u64 {
+                        // All parts are alike, and their likeliest tokens too many.
+                        return Guess::NONE;
+                    }
                     let is_it = (of_count > floor) == (step == 0);
                     floor = if is_it { of_count } else { floor };
                 }
@@ -78,4 +87,50 @@ pub(super) unsafe fn known(
         }
         Guess { whole, floor, unit: whole.highest, way }
     }
+}
+
+/// Whether what was drawn of such a row is right, by all its values, of which this is the highest:
+/// whether even the least likely of its tokens, `least`, is within the limits, if the row's filters
+/// are nothing else.
+///
+/// # Safety
+/// All threads of the cluster; the slice's values are there.
+#[inline(always)]
+pub(super) unsafe fn is_right<const CLUSTER: u32>(
+    crew: &mut Crew<CLUSTER>,
+    view: View<'_>,
+    highest: f32,
+    least: Key,
+) -> bool {
+    let (params, row) = (view.params, view.row());
+    // SAFETY: the caller's promise; `row < B`.
+    unsafe {
+        if !nucleus::serves(&features(params, row), view.temperature()) {
+            return false;
+        }
+        let scale = Scale::new(highest, highest, view.temperature(), params.sample.vocab);
+        let [all, mass, n] = crew.sum(view, |index, y| {
+            let mass = scale.mass(scale.capped_gap(y));
+            if key(index, y) > least { [mass, mass, 1] } else { [mass, 0, 0] }
+        });
+        let shares = Shares::new(&features(params, row));
+        let limits = Limits::exact(&shares, scale, highest, all);
+        let [_, is_kept] = limits.admit([mass, n], least.score());
+        is_kept
+    }
+}
+
+/// The least likely token that was drawn of such a row; none if one was not.
+///
+/// # Safety
+/// `row < B`; the row's values are there.
+#[inline(always)]
+pub(super) unsafe fn least_drawn(params: &KeptParams, row: u32) -> Key {
+    let (mut least, mut draw) = (Key::from_bits(u64::MAX), 0);
+    while draw < params.sample.draws {
+        // SAFETY: the caller's promise.
+        least = core::cmp::min(least, unsafe { drawn_key(params, row, draw) });
+        draw += 1;
+    }
+    least
 }

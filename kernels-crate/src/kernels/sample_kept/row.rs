@@ -4,7 +4,7 @@
 
 use super::brief::{self, Lists};
 use super::chosen::Chosen;
-use super::crew::Crew;
+use super::crew::{Crew, key};
 use super::gathered::Gathered;
 use super::guess::{Asked, Guess};
 use super::moments::OfBoth;
@@ -197,6 +197,19 @@ pub(super) unsafe fn part_of_sum(
     let of_this_row = partials.wrapping_add(offset(row, n as u64, 0) as usize);
     // SAFETY: the caller's promise.
     unsafe { merge_each(of_this_row, (thread, THREADS, n), 1.0 / temperature) }
+}
+
+/// The key of a token that was drawn, by its value before rules; none where none was.
+///
+/// # Safety
+/// `row < B`, `draw < S`; the row's values are there.
+#[inline(always)]
+pub(super) unsafe fn drawn_key(params: &KeptParams, row: u32, draw: u32) -> Key {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let of = |index: u32| key(index, values_of(params, row).add(index as usize).read());
+        drawn(params, row, draw).map_or(Key::NONE, of)
+    }
 }
 
 /// A token that was drawn, by the row of its weights; none where none was.

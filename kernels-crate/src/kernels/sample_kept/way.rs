@@ -26,7 +26,7 @@ impl Way {
     const NUCLEUS: u32 = 1 << 3;
     /// They are others.
     const CUT: u32 = 1 << 6;
-    /// Its tokens were drawn as if it had none.
+    /// Its tokens were drawn as if it had none, and its filters are these.
     const JUDGED: u32 = 1 << 7;
     /// Values in memory are not what its rules make of them.
     const RULED: u32 = 1 << 4;
@@ -64,7 +64,7 @@ impl Way {
             Self::FEW
                 | bit(filters, Self::FILTERED)
                 | bit(is_nucleus, Self::NUCLEUS)
-                | bit(is_judged(params, &features, temperature), Self::JUDGED)
+                | bit(is_nucleus & is_judged(params, &features), Self::JUDGED)
                 | bit(filters & !is_nucleus, Self::CUT)
                 | bit(rules::any(&features), Self::RULED)
                 | bit(filters & (features.top_n_sigma > 0.0), Self::SPREAD),
@@ -126,11 +126,10 @@ impl Way {
     }
 }
 
-/// Whether the sampling kernel has drawn from all of a row's tokens. Of a margin's second it has
-/// left no more than that.
+/// Whether the sampling kernel has drawn from all tokens of a row that is not listed.
 #[inline(always)]
-fn is_judged(params: &KeptParams, features: &RowFeatures, temperature: f32) -> bool {
-    nucleus::is_judged(features, temperature) & params.sample.margins.is_null()
+pub(super) fn is_judged(params: &KeptParams, features: &RowFeatures) -> bool {
+    (params.sample.judges != 0) & !rules::any(features)
 }
 
 /// Whether the sums that there are do for a row, with filters or without, and for what is to be

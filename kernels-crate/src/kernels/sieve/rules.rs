@@ -9,9 +9,8 @@ use crate::abi::kept::RowFeatures;
 use crate::abi::sieve;
 use crate::arch;
 use crate::filters::Filters;
-use crate::kernels::rules::TileRules;
+use crate::kernels::rules::{self, TileRules};
 use crate::kernels::schedule::Tile;
-use crate::nucleus;
 use crate::philox::{PAIR, PAIR_BIT};
 use crate::shortlist;
 
@@ -148,18 +147,11 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
             Kind::Drawn
         } else if !self.params.listed.is_null() && shortlist::serves(features, temperature) {
             Kind::Listed
-        } else if self.judges() && nucleus::is_judged(features, temperature) {
+        } else if self.params.judges != 0 && !rules::any(features) {
             Kind::Judged
         } else {
             Kind::Kept
         }
-    }
-
-    /// Whether what a row draws may be judged later: by its sum of weights. Of a margin's second,
-    /// no more is left than that.
-    #[inline(always)]
-    fn judges(&self) -> bool {
-        !self.params.partials[1].is_null() && self.params.margins.is_null()
     }
 
     /// What becomes of the row in slot `at`, which is one of the batch.
