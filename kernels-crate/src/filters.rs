@@ -36,8 +36,9 @@ pub trait Row {
     /// The standard deviation of those above `−inf`.
     fn deviation(&mut self) -> f32;
 
-    /// Begins with masses at this temperature, above 0; all tokens.
-    fn measure(&mut self, temperature: f32) -> Cut;
+    /// Begins with masses at this temperature, above 0; all tokens. Unless `with_masses`, nobody will
+    /// ask for any.
+    fn measure(&mut self, temperature: f32, with_masses: bool) -> Cut;
 
     /// The `n` likeliest tokens; `n ≥ 1`.
     fn likeliest(&mut self, n: u32) -> Cut;
@@ -96,15 +97,15 @@ impl<'a> Filters<'a> {
     /// Whether they may keep a token from being drawn.
     #[inline(always)]
     pub fn any(&self) -> bool {
-        let RowFeatures { min_p, top_n_sigma, .. } = *self.features;
-        let asked = self.need_masses() | (min_p > 0.0) | (top_n_sigma > 0.0);
+        let RowFeatures { top_k, min_p, top_n_sigma, .. } = *self.features;
+        let asked = self.need_masses() | (top_k > 0) | (min_p > 0.0) | (top_n_sigma > 0.0);
         asked & (self.temperature > 0.0)
     }
 
     #[inline(always)]
     fn need_masses(&self) -> bool {
-        let RowFeatures { top_k, top_p, epsilon_cutoff, eta_cutoff, .. } = *self.features;
-        (top_k > 0) | (top_p < 1.0) | (epsilon_cutoff > 0.0) | (eta_cutoff > 0.0)
+        let RowFeatures { top_p, epsilon_cutoff, eta_cutoff, .. } = *self.features;
+        (top_p < 1.0) | (epsilon_cutoff > 0.0) | (eta_cutoff > 0.0)
     }
 
     /// The least key that they keep; they are [`Self::any`].
@@ -120,11 +121,15 @@ impl<'a> Filters<'a> {
             by_sigma = least_key(highest - features.top_n_sigma * row.deviation());
         }
         let by_min_p = if features.min_p > 0.0 { floor(features.min_p) } else { Key::NONE };
-        if !self.need_masses() {
-            return core::cmp::max(by_sigma, by_min_p);
+        let by_value = core::cmp::max(by_sigma, by_min_p);
+        if !self.need_masses() && features.top_k == 0 {
+            return by_value;
         }
-        let all = row.measure(temperature);
+        let all = row.measure(temperature, self.need_masses());
         let by_top_k = if features.top_k > 0 { row.likeliest(features.top_k) } else { all };
+        if !self.need_masses() {
+            return core::cmp::max(by_value, by_top_k.last);
+        }
         let by_counts = row.down_to(by_top_k, by_sigma);
         let mut kept = row.down_to(by_counts, by_min_p);
         if features.top_p < 1.0 {

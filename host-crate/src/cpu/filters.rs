@@ -30,7 +30,7 @@ impl Row for Measured<'_> {
     }
 
     #[inline(always)]
-    fn measure(&mut self, temperature: f32) -> Cut {
+    fn measure(&mut self, temperature: f32, _with_masses: bool) -> Cut {
         let RowFeatures { top_k, top_p, eta_cutoff, .. } = *self.features;
         let values = (self.values, self.highest);
         // Only what counts up to a goal looks at rungs.

@@ -64,7 +64,7 @@ impl Row for Short<'_> {
     }
 
     #[inline(always)]
-    fn measure(&mut self, temperature: f32) -> Cut {
+    fn measure(&mut self, temperature: f32, _with_masses: bool) -> Cut {
         self.scale = Scale::new(self.highest, self.highest, temperature, self.values.len() as u32);
         let mut sum = 0;
         for (mass, key) in self.masses.iter_mut().zip(self.keys) {

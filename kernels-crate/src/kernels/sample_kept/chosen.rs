@@ -91,7 +91,7 @@ impl Row for Chosen<'_> {
     }
 
     #[inline(always)]
-    fn measure(&mut self, temperature: f32) -> Cut {
+    fn measure(&mut self, temperature: f32, _with_masses: bool) -> Cut {
         self.tokens.scale = Scale::new(self.highest, self.floor, temperature, self.vocab);
         // SAFETY: all threads.
         unsafe { self.tokens.climb(self.crew) };

@@ -83,7 +83,7 @@ impl Row for Halved<'_> {
     }
 
     #[inline(always)]
-    fn measure(&mut self, temperature: f32) -> Cut {
+    fn measure(&mut self, temperature: f32, _with_masses: bool) -> Cut {
         self.scale = Scale::new(self.highest, self.highest, temperature, self.tokens.list.vocab);
         [_, self.total] = self.down_to_key(Key::NONE);
         Cut { last: Key::NONE, mass: self.total }

@@ -189,7 +189,7 @@ impl<const CLUSTER: u32> Row for KeptRow<'_, CLUSTER> {
     }
 
     #[inline(always)]
-    fn measure(&mut self, temperature: f32) -> Cut {
+    fn measure(&mut self, temperature: f32, _with_masses: bool) -> Cut {
         if !self.filled || self.scale.temperature() != temperature {
             self.filled = true;
             let scale = self.scale_at(temperature);

@@ -25,7 +25,9 @@ pub(super) struct Ranked<'a> {
     scale: Scale,
     /// Of the row's values, if its filters ask for it.
     deviation: f32,
-    /// Mass of all; 0 before they are put in order.
+    /// Whether they are in order.
+    is_ordered: bool,
+    /// Mass of all; 0 before it is known.
     total: u64,
 }
 
@@ -39,13 +41,13 @@ impl<'a> Ranked<'a> {
         vocab: u32,
     ) -> Self {
         let scale = Scale::new(highest, highest, 1.0, vocab);
-        Self { crew, n, highest, vocab, scale, deviation, total: 0 }
+        Self { crew, n, highest, vocab, scale, deviation, is_ordered: false, total: 0 }
     }
 
-    /// How many tokens are in order: none if no filter has asked for their masses.
+    /// How many tokens are in order: none if no filter has asked for it.
     #[inline(always)]
     pub(super) fn n_in_order(&self) -> u32 {
-        if self.total > 0 { self.n } else { 0 }
+        if self.is_ordered { self.n } else { 0 }
     }
 
     #[inline(always)]
@@ -75,8 +77,8 @@ impl<'a> Ranked<'a> {
 
     /// Puts the tokens in order: each counts those before it.
     #[inline(always)]
-    unsafe fn rank(&mut self) {
-        let (n, keys, masses) = (self.n, self.keys(), self.masses());
+    unsafe fn order(&mut self) {
+        let (n, keys) = (self.n, self.keys());
         // SAFETY: there are at most as many tokens as places, and behind them keys below all;
         // legs part what is written from what is read.
         unsafe {
@@ -99,6 +101,16 @@ impl<'a> Ranked<'a> {
                 }
                 keys.add(rank as usize - 1).write(own);
             });
+        }
+        self.is_ordered = true;
+    }
+
+    /// Finds the mass down to each token; they are in order.
+    #[inline(always)]
+    unsafe fn weigh(&mut self) {
+        let (n, keys, masses) = (self.n, self.keys(), self.masses());
+        // SAFETY: there are at most as many tokens as places.
+        unsafe {
             let give = |thread| {
                 if thread < n { self.mass(keys.add(thread as usize).read()) } else { 0 }
             };
@@ -114,9 +126,10 @@ impl<'a> Ranked<'a> {
     fn cut_at(&self, i: u32) -> Cut {
         // SAFETY: there are so many.
         unsafe {
+            let is_weighed = self.total > 0;
             Cut {
                 last: self.keys().add(i as usize).read(),
-                mass: self.masses().add(i as usize).read(),
+                mass: if is_weighed { self.masses().add(i as usize).read() } else { 0 },
             }
         }
     }
@@ -152,10 +165,15 @@ impl Row for Ranked<'_> {
     }
 
     #[inline(always)]
-    fn measure(&mut self, temperature: f32) -> Cut {
+    fn measure(&mut self, temperature: f32, with_masses: bool) -> Cut {
         self.scale = Scale::new(self.highest, self.highest, temperature, self.vocab);
         // SAFETY: all threads.
-        unsafe { self.rank() };
+        unsafe {
+            self.order();
+            if with_masses {
+                self.weigh();
+            }
+        }
         Cut { last: Key::NONE, mass: self.total }
     }
 

@@ -121,7 +121,7 @@ unsafe fn best<const CLUSTER: u32>(of_row: &mut KeptRow<'_, CLUSTER>) {
     unsafe {
         let (mut n, view) = (0, of_row.view);
         if of_row.edited.highest > f32::NEG_INFINITY {
-            of_row.measure(of_row.scale.temperature());
+            of_row.measure(of_row.scale.temperature(), true);
             let last = of_row.likeliest(view.report().best).last;
             let wanted = |index, y| y > f32::NEG_INFINITY && key(index, y) >= last;
             n = of_row.crew.gather(view, wanted);
