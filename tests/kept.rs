@@ -9,6 +9,7 @@ use flash_sampling::{
 };
 use flash_sampling_kernels::abi::kept::{KeptParams, RowFeatures, slice_len, values_stride};
 use flash_sampling_kernels::abi::{NO_TOKEN, SampleParams, TILE_V};
+use flash_sampling_kernels::candidate::Key;
 use flash_sampling_kernels::kernels::sample_kept::{Shared, sample_kept};
 use flash_sampling_kernels::shortlist::{self, BINS, Tally};
 use flash_sampling_kernels::status::Status;
@@ -140,7 +141,7 @@ fn outputs_that_are_not_wanted_change_no_token() {
 /// from a floor on, in any order. The floor may be anywhere below what the filters keep.
 struct Left {
     values: Vec<f32>,
-    listed: Vec<u32>,
+    listed: Vec<u64>,
     tally: Box<Tally>,
 }
 
@@ -152,7 +153,7 @@ impl Left {
             Tally { bins: [0; BINS as usize], highest: 0, floor: 0, n_tokens: 0, n_tiles: 0 };
         let mut left = Self {
             values: vec![f32::NAN; stride],
-            listed: vec![u32::MAX; stride],
+            listed: vec![u64::MAX; stride],
             tally: Box::new(empty),
         };
         let lead = first_token % TILE_V;
@@ -176,13 +177,13 @@ impl Left {
                 // Where rules edit values of the tile, their bound is not known.
                 let bound = if tile % 5 == 4 { f32::INFINITY } else { most };
                 let at = stride - left.tally.n_tiles as usize;
-                left.listed[at] = shortlist::kept_tile(tile, bound);
+                left.listed[at] = shortlist::kept_tile(tile, bound).into();
                 left.count(most);
                 continue;
             }
             for i in indices.rev().filter(|&i| logits[i as usize] >= floor) {
-                left.values[i as usize] = logits[i as usize];
-                left.listed[left.tally.n_tokens as usize] = i;
+                let key = Key::new(logits[i as usize] + 0.0, i);
+                left.listed[left.tally.n_tokens as usize] = key.bits();
                 left.tally.n_tokens += 1;
                 left.count(logits[i as usize]);
             }

@@ -77,9 +77,9 @@ pub struct SampleParams {
     /// `[B, kept::values_stride(V)]` f32, written with the logits after bias and
     /// transform, or null.
     pub values: *mut f32,
-    /// `[B, kept::values_stride(V)]` u32, written with the shortlists: indices of tokens from the
-    /// front, and of the first tokens of whole tiles from the back; or null.
-    pub listed: *mut u32,
+    /// `[B, kept::values_stride(V)]` u64, written with the shortlists: from the front keys of tokens,
+    /// [`crate::candidate::Key`], from the back the words of [`crate::shortlist::kept_tile`]; or null.
+    pub listed: *mut u64,
     /// `[B]`, all zero, if there are shortlists: part of the workspace.
     pub tallies: *mut Tally,
     /// `[B, kept::values_stride(V)]` f32, written where a token may be drawn, with its logit;

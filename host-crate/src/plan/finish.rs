@@ -5,6 +5,7 @@ use std::fmt;
 
 use flash_sampling_kernels::abi::TILE_V;
 use flash_sampling_kernels::abi::kept::{KEPT_VARIANTS, KeptVariant, THREADS, kept_variant};
+use flash_sampling_kernels::candidate::Key;
 use flash_sampling_kernels::shortlist::MOST_TILES;
 
 use super::gpu::wave;
@@ -51,9 +52,15 @@ impl Finish {
         let two_copies = !slice_in_shared && !applies_rules && problem.features().raw.any();
         let values_bytes = values_bytes(problem);
         let lists = applies_rules && problem.vocab() <= MOST_LISTED;
-        // Shortlists, or the second copy: where rules are applied at once, no report is this
-        // kernel's.
-        let copies = if two_copies || lists { 2 } else { 1 };
+        // Shortlists, of a key a token, or the second copy: where rules are applied at once, no
+        // report is this kernel's.
+        let copies = if lists {
+            1 + (size_of::<Key>() / size_of::<f32>()) as u64
+        } else if two_copies {
+            2
+        } else {
+            1
+        };
         Self {
             entry: variant.entry,
             threads: THREADS,

@@ -256,7 +256,8 @@ fn log_probabilities_alone_keep_no_values_where_tiles_are_small() {
     assert!(!of_all_rows);
     assert!(one.to_string().contains("\nthen             flash_sampling_log_sum_exp\n"));
     let both = plan_with(2, Features { processed: raw, filters: true, ..alone }, None);
-    let behind_lists = 2 * 2 * 4_000;
+    // Of each token a value and a key.
+    let behind_lists = 2 * (4_000 + 8_000);
     let second = behind_lists + 2 * 32 * 8;
     let partials = both.partials.unwrap();
     assert_eq!(partials.begin, [Some(behind_lists), Some(second)]);

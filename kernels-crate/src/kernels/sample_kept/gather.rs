@@ -46,14 +46,12 @@ pub(super) unsafe fn gather(crew: &Crew<1>, list: Shortlist, room: (*mut Key, u3
                 i += 1;
             }
         };
-        let listed = |at: u32| {
-            if at < list.n_tokens { list.indices.add(at as usize).read() } else { u32::MAX }
-        };
-        // While the first indices are on their way: which tiles have a token that counts.
-        let mut indices = PerThread::<_, THREADS_LEN>::new([u32::MAX; LISTED]);
-        arch::leg(&mut indices, |thread, indices| {
+        let listed = |at: u32| if at < list.n_tokens { list.listed(at) } else { Key::NONE };
+        // While the first keys are on their way: which tiles have a token that counts.
+        let mut first = PerThread::<_, THREADS_LEN>::new([Key::NONE; LISTED]);
+        arch::leg(&mut first, |thread, first| {
             let thread = arch::opaque(thread);
-            *indices = [listed(thread), listed(thread + THREADS)];
+            *first = [listed(thread), listed(thread + THREADS)];
             let mut at = thread;
             while at < list.n_tiles {
                 let (tile, bound) = list.kept_tile(at);
@@ -70,32 +68,32 @@ pub(super) unsafe fn gather(crew: &Crew<1>, list: Shortlist, room: (*mut Key, u3
         if n_tiles > THREADS {
             return list.in_memory();
         }
-        arch::leg(&mut indices, |thread, indices| {
+        arch::leg(&mut first, |thread, next| {
             let (mut listed_at, mut kept_at) = (arch::opaque(thread), arch::opaque(thread));
             let kept_end = n_tiles * TILE_V;
             while listed_at < list.n_tokens || kept_at < kept_end {
-                let mut tokens = [u32::MAX; LISTED + KEPT];
-                tokens[..LISTED].copy_from_slice(&*indices);
+                let mut indices = [u32::MAX; KEPT];
                 let mut i = 0;
                 while i < KEPT {
                     let at = kept_at + i as u32 * THREADS;
                     if at < kept_end {
                         let tile = tiles.add((at / TILE_V) as usize).read();
-                        tokens[LISTED + i] = list.index(tile, at % TILE_V);
+                        indices[i] = list.index(tile, at % TILE_V);
                     }
                     i += 1;
                 }
-                let values = tokens.map(|index| list.value(index));
+                let values = indices.map(|index| list.value(index));
                 let mut keys = [Key::NONE; LISTED + KEPT];
+                keys[..LISTED].copy_from_slice(&*next);
                 i = 0;
-                while i < keys.len() {
-                    keys[i] = list.key(tokens[i], values[i]);
+                while i < KEPT {
+                    keys[LISTED + i] = list.key(indices[i], values[i]);
                     i += 1;
                 }
                 push(keys);
                 listed_at += LISTED as u32 * THREADS;
                 kept_at += KEPT as u32 * THREADS;
-                *indices = [listed(listed_at), listed(listed_at + THREADS)];
+                *next = [listed(listed_at), listed(listed_at + THREADS)];
             }
         });
         let n = n_found.read();

@@ -205,7 +205,7 @@ unsafe fn lists_of(
         let counted = shortlist::counted_floor(&known.features, highest, bins, load);
         let first = offset(row, stride, 0);
         Shortlist {
-            indices: sample.listed.add(first as usize),
+            keys: sample.listed.add(first as usize).cast(),
             n_tokens: known.n_tokens,
             tiles: sample.listed.add((first + stride - 1) as usize),
             n_tiles: known.n_tiles,

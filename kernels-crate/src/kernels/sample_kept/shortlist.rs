@@ -9,15 +9,15 @@ use crate::shortlist::of_kept_tile;
 /// A row's listed tokens, and tiles whose values were kept.
 #[derive(Clone, Copy)]
 pub(super) struct Shortlist {
-    /// `[n_tokens]`: rows of the weights.
-    pub(super) indices: *const u32,
+    /// `[n_tokens]`: by their rows of the weights.
+    pub(super) keys: *const Key,
     pub(super) n_tokens: u32,
     /// Behind the first of `n_tiles`: the words of [`of_kept_tile`].
-    pub(super) tiles: *const u32,
+    pub(super) tiles: *const u64,
     pub(super) n_tiles: u32,
     /// Tokens of the call's first tile that lie before its first.
     pub(super) lead: u32,
-    /// `[V]`, as far as they are listed or kept.
+    /// `[V]`, as far as they are kept.
     pub(super) values: *const f32,
     pub(super) vocab: u32,
     /// Tokens with lower values do not count.
@@ -43,12 +43,20 @@ impl Shortlist {
         Tokens { list: self, keys: core::ptr::null(), n }
     }
 
-    /// The key of a token; none if it does not count.
+    /// The key of a token of a kept tile; none if it does not count.
     #[inline(always)]
     pub(super) fn key(&self, index: u32, y: f32) -> Key {
         // False for NaN.
         let counts = (y >= self.floor) & (y > f32::NEG_INFINITY);
         if counts { key(index, y) } else { Key::NONE }
+    }
+
+    /// That of a listed one.
+    #[inline(always)]
+    pub(super) unsafe fn listed(&self, at: u32) -> Key {
+        // SAFETY: the caller's promise: there are so many.
+        let key = unsafe { self.keys.add(at as usize).read() };
+        if key.score() >= self.floor { key } else { Key::NONE }
     }
 
     /// A token's value, `−inf` for one that is not the row's.
@@ -65,7 +73,7 @@ impl Shortlist {
     #[inline(always)]
     pub(super) unsafe fn kept_tile(&self, at: u32) -> (u32, f32) {
         // SAFETY: there is a word for each.
-        of_kept_tile(unsafe { self.tiles.sub(at as usize).read() })
+        of_kept_tile(unsafe { self.tiles.sub(at as usize).read() } as u32)
     }
 
     /// The index of a tile's token, beyond all where it lies before the first.
@@ -98,12 +106,11 @@ impl Tokens {
             if !self.keys.is_null() {
                 return self.keys.add(at as usize).read();
             }
-            let index = if at < list.n_tokens {
-                list.indices.add(at as usize).read()
-            } else {
-                let at = at - list.n_tokens;
-                list.index(list.kept_tile(at / TILE_V).0, at % TILE_V)
-            };
+            if at < list.n_tokens {
+                return list.listed(at);
+            }
+            let at = at - list.n_tokens;
+            let index = list.index(list.kept_tile(at / TILE_V).0, at % TILE_V);
             list.key(index, list.value(index))
         }
     }

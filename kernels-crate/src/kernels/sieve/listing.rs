@@ -10,6 +10,7 @@ use super::{Row, Sieve};
 use crate::abi::TILE_V;
 use crate::abi::kept::{RowFeatures, values_stride};
 use crate::arch;
+use crate::candidate::Key;
 use crate::dims::offset;
 use crate::kernels::finish;
 use crate::kernels::schedule::Tile;
@@ -186,7 +187,8 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
             let place = offset(row, stride, 0) + stride - 1 - n as u64;
             let of_call = tile.token / TILE_V - self.params.first_token / TILE_V;
             let bound = if self.is_ruled(at) { f32::INFINITY } else { reached };
-            self.params.listed.add(place as usize).write(shortlist::kept_tile(of_call, bound));
+            let word = shortlist::kept_tile(of_call, bound);
+            self.params.listed.add(place as usize).write(word as u64);
         }
     }
 
@@ -219,10 +221,9 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
             // SAFETY: the caller's promise; the index is one of the row's.
             unsafe {
                 let stride = values_stride(self.params.vocab);
-                let value = self.params.values.add(offset(row, stride, index) as usize);
                 let tally = self.tally(row);
                 if self.keeps_tile(column).read() != 0 {
-                    value.write(y);
+                    self.params.values.add(offset(row, stride, index) as usize).write(y);
                     if y > f32::NEG_INFINITY {
                         arch::raise(&raw mut (*tally).highest, shortlist::height(y));
                     }
@@ -231,11 +232,10 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
                     if y > f32::NEG_INFINITY && y >= (*slot).level {
                         // First: it is the one that is waited for.
                         let n = arch::atomic_add_u32(&raw mut (*tally).n_tokens, 1);
-                        value.write(y);
                         arch::raise(&raw mut (*tally).highest, shortlist::height(y));
                         self.count(row, y);
                         let place = offset(row, stride, n) as usize;
-                        self.params.listed.add(place).write(index);
+                        self.params.listed.add(place).write(Key::new(y + 0.0, index).bits());
                     }
                 }
             }
