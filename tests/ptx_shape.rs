@@ -293,9 +293,9 @@ fn kept_synchronization_is_where_the_source_has_it() {
     // and need the mass above, too.
     const REACHES: usize = 3;
     const BY_COUNT: usize = 2;
-    // Values, deviation, three cuts, mean gap, leaders; mass, value, rank and entropy of a
-    // report.
-    let sums = [3, 4, 1, 1, 1, 1, 2, 1, 1, 1, 1];
+    // Values, the likelier than a drawn token, deviation, three cuts, mean gap, leaders; mass,
+    // value, rank and entropy of a report.
+    let sums = [3, 3, 4, 1, 1, 1, 1, 2, 1, 1, 1, 1];
     let reduces = sums.len() + REACHES;
     let words = sums.iter().sum::<usize>() + 2 * REACHES;
     // Which rows; floors of a draw, the total of each of two ladders; above a rung, and the scan

@@ -164,6 +164,27 @@ fn assert_native_is_the_cpus(vocab: u32, first_token: u32) -> Plan {
     last.unwrap()
 }
 
+/// Rows are drawn as if they had no filters where the values that are judged by are those that were
+/// drawn from, and no margin is wanted.
+#[test]
+fn what_is_drawn_is_judged_where_it_may_be() {
+    let transform = LogitTransform { softcap: Some(300.0), scale: 1.0, scale_first: false };
+    let filters = Features { filters: true, ..Features::NONE };
+    for (features, forced, margins, judges) in [
+        (filters, None, 0, 1),
+        (filters, None, 256, 0),
+        (filters, Some("simt"), 0, 1),
+        (Features { transform, ..filters }, None, 0, 1),
+        (Features { transform, ..filters }, Some("simt"), 0, 0),
+    ] {
+        let problem = Problem::builder(2, 1_000, 64).features(features).build().unwrap();
+        let plan = Plan::for_gpu(&problem, &A100, forced).unwrap();
+        let operands = RawOperands { margins, ..RawOperands::default() };
+        let found = sample_params(&problem, &plan, &operands).judges;
+        assert_eq!(found, judges, "{features:?} {forced:?} {margins}");
+    }
+}
+
 #[test]
 fn rows_that_shared_memory_holds() {
     let plan = assert_native_is_the_cpus(700, 0);
