@@ -20,7 +20,7 @@ pub use memory::{DeviceCase, DeviceWeights, Guarded, address, copy_back, to_devi
 pub use turn::Turn;
 
 use crate::inputs::{Case, Head};
-use crate::panel::{CpuSampler, Effort, Implementation, Panel, assert_same_report};
+use crate::panel::{CpuSampler, Effort, Implementation, POISON, Panel, assert_same_report};
 
 /// `CUDA_ERROR_NO_DEVICE`: also what the stub of `cargo xtask cuda-stub` answers.
 pub const NO_DEVICE: u32 = 100;
@@ -130,6 +130,23 @@ impl EngineDoor {
     }
 }
 
+impl EngineDoor {
+    fn enqueue(&self, case: &DeviceCase) -> Result<(), Error> {
+        self.gpu.enqueue(case, self.variant.map(|variant| variant.name))
+    }
+
+    /// Rows with filters go another way where no margins are wanted: all else is to be the same.
+    fn check_without_margins(&self, case: &mut DeviceCase, name: &str, expected: &Output) {
+        case.drop_margins(&self.gpu);
+        let name = format!("{name}: {}, without margins", self.name);
+        self.enqueue(case).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let mut found = case.output(&self.gpu);
+        assert!(found.margins.iter().all(|margin| margin.to_bits() == POISON), "{name}: margins");
+        found.margins.clone_from(&expected.margins);
+        assert_same(&name, &found, expected);
+    }
+}
+
 impl Implementation for EngineDoor {
     fn name(&self) -> &str {
         &self.name
@@ -146,9 +163,14 @@ impl Implementation for EngineDoor {
             _ => DeviceWeights::upload(&self.gpu, &case.head, alignment),
         };
         let head = self.head.insert(head);
-        let device_case = DeviceCase::upload(&self.gpu, case, head, alignment);
-        match self.gpu.enqueue(&device_case, self.variant.map(|variant| variant.name)) {
-            Ok(()) => *output = device_case.output(&self.gpu),
+        let mut device_case = DeviceCase::upload(&self.gpu, case, head, alignment);
+        match self.enqueue(&device_case) {
+            Ok(()) => {
+                *output = device_case.output(&self.gpu);
+                if device_case.problem.features().filters {
+                    self.check_without_margins(&mut device_case, &case.name, output);
+                }
+            }
             // Anything else that a variant refused would leave its answer unasked for.
             Err(Error::Unsupported {
                 need: Need::WeightsDtype | Need::HiddenDtype | Need::Rows | Need::RowStrideBytes,

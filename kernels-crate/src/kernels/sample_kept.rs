@@ -212,7 +212,7 @@ unsafe fn finish_row<const CLUSTER: u32>(
                     && Filters::new(&features(params, view.row()), temperature).any();
                 let mut drawn = Key::NONE;
                 if filters && way::is_judged(params, &features(params, view.row())) {
-                    drawn = judged::least_drawn(params, view.row());
+                    drawn = row::least_drawn(params, view.row());
                 }
                 let is_judged = drawn != Key::NONE;
                 if !is_judged || !judged::is_right(of_row.crew, view, edited.highest, drawn) {

@@ -30,6 +30,12 @@ impl Shares {
         Self { top_p, top_k, min_p, epsilon_cutoff }
     }
 
+    /// How many tokens are kept at most.
+    #[inline(always)]
+    fn most(&self) -> u32 {
+        if self.top_k > 0 { self.top_k } else { u32::MAX }
+    }
+
     /// The least value that a token has which is kept: the least and the greatest that it may be,
     /// by the sum of all weights.
     #[inline(always)]
@@ -70,22 +76,16 @@ impl Limits {
     /// Those of a row, its masses measured by `scale`.
     #[inline(always)]
     pub fn new(shares: &Shares, scale: Scale, whole: PartialSum) -> Self {
-        Self {
-            goals: if shares.top_p < 1.0 { goals(scale, whole, shares.top_p) } else { [!0; 2] },
-            most: if shares.top_k > 0 { shares.top_k } else { u32::MAX },
-            floors: shares.floors(whole, scale.temperature()),
-        }
+        let goals = if shares.top_p < 1.0 { goals(scale, whole, shares.top_p) } else { [!0; 2] };
+        Self { goals, most: shares.most(), floors: shares.floors(whole, scale.temperature()) }
     }
 
     /// Those of a row whose tokens have the mass `all`.
     #[inline(always)]
     pub fn exact(shares: &Shares, scale: Scale, highest: f32, all: u64) -> Self {
-        let weight = scale.weight(all);
-        Self {
-            goals: [if shares.top_p < 1.0 { share(all, shares.top_p) } else { !0 }; 2],
-            most: if shares.top_k > 0 { shares.top_k } else { u32::MAX },
-            floors: shares.floors_of(highest, scale.temperature(), [weight; 2]),
-        }
+        let goal = if shares.top_p < 1.0 { share(all, shares.top_p) } else { !0 };
+        let floors = shares.floors_of(highest, scale.temperature(), [scale.weight(all); 2]);
+        Self { goals: [goal; 2], most: shares.most(), floors }
     }
 
     /// Whether a token with this value may be kept, and whether it is for sure; `likelier` are the

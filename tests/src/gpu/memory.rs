@@ -113,6 +113,7 @@ pub struct DeviceCase {
     seeds: CudaSlice<u64>,
     positions: CudaSlice<u64>,
     outputs: [Guarded; 4],
+    with_margins: bool,
     workspace: CudaSlice<u8>,
     features: Option<DeviceFeatures>,
     kept: CudaSlice<u8>,
@@ -169,6 +170,7 @@ impl DeviceCase {
             seeds: to_device(stream, &seeds),
             positions: to_device(stream, &positions),
             outputs: std::array::from_fn(|_| outputs()),
+            with_margins: true,
             workspace: to_device(stream, &vec![0xA5; workspace_bytes + GUARD]),
             features: (rules || filters)
                 .then(|| DeviceFeatures::upload(stream, &case.rows, &case.rules)),
@@ -208,6 +210,14 @@ impl DeviceCase {
         self.processed.poison(&gpu.stream);
     }
 
+    /// Makes it the same call without margins.
+    pub fn drop_margins(&mut self, gpu: &Gpu) {
+        self.with_margins = false;
+        self.poison(gpu);
+        let kept = vec![0xFF; self.kept.len()];
+        gpu.stream.memcpy_htod(&kept, &mut self.kept).expect("copy to the device");
+    }
+
     /// Where everything is.
     pub fn operands(&self) -> RawOperands {
         let [tokens, status, scores, margins] = self.outputs.each_ref().map(Guarded::address);
@@ -221,7 +231,7 @@ impl DeviceCase {
             tokens,
             status,
             scores,
-            margins,
+            margins: if self.with_margins { margins } else { 0 },
             workspace: address(&self.workspace),
             workspace_bytes: (self.workspace.len() - GUARD) as u64,
             features: self.features.as_ref().map_or(0, DeviceFeatures::address),

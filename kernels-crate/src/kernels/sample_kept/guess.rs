@@ -4,7 +4,7 @@
 use super::crew::{Crew, key};
 use super::draw::seen;
 use super::histogram::Histogram;
-use super::row::{drawn, sum_of, values_of};
+use super::row::{least_drawn, sum_of, values_of};
 use super::view::{Four, TOGETHER};
 use super::way::Way;
 use super::{THREADS_LEN, features};
@@ -136,7 +136,7 @@ pub(super) unsafe fn guess<const FULL: bool>(
         // Tokens that are drawn here lie above it; others may lie anywhere.
         let ranks = !params.raw.ranks.is_null() | !params.processed.ranks.is_null();
         if ranks & !way.is_filtered() {
-            cut = least_drawn(params, row);
+            cut = least_drawn(params, row).score();
         }
         floor = if cut < floor && cut > f32::NEG_INFINITY { cut } else { floor };
         Guess { whole, floor, unit, way }
@@ -184,22 +184,6 @@ unsafe fn mask_sample(
 #[inline(always)]
 fn step_of(vocab: u32) -> u32 {
     core::cmp::max(vocab / FOUR / THREADS, 1)
-}
-
-/// The least value, before rules, of the tokens that were drawn; `+inf` if none was.
-#[inline(always)]
-unsafe fn least_drawn(params: &KeptParams, row: u32) -> f32 {
-    let (mut least, mut draw) = (f32::INFINITY, 0);
-    while draw < params.sample.draws {
-        // SAFETY: the caller's promise.
-        if let Some(index) = unsafe { drawn(params, row, draw) } {
-            // SAFETY: it is a token of the row.
-            let y = unsafe { values_of(params, row).add(index as usize).read() };
-            least = if y < least { y } else { least };
-        }
-        draw += 1;
-    }
-    least
 }
 
 /// Takes four tokens in a row for each of the first threads, spread over the row, and tells how

@@ -7,7 +7,7 @@ use super::draw::seen;
 use super::features;
 use super::guess::{Asked, Guess, clear_counts, floor_of};
 use super::histogram::Histogram;
-use super::row::{drawn_key, part_of_sum};
+use super::row::{least_drawn, part_of_sum};
 use super::view::View;
 use super::way::Way;
 use crate::abi::kept::{KeptParams, THREADS};
@@ -18,11 +18,12 @@ use crate::partial_sum::{PartialSum, greater, merge_words, weight};
 use crate::scale::Scale;
 use crate::status::Status;
 
-/// Of the parts of a row, the one in so many whose highest values are the least.
-const LEAST_PARTS: u32 = 50;
+/// One part in so many has none of a row's likeliest tokens when these are about four times as many
+/// as the parts, if they may lie in any: `e⁻⁴`.
+const PARTS_FOR_ONE: u32 = 50;
 
-/// What is known of such a row: its floor is the least value that was drawn, if not too many tokens
-/// may lie above that, or one that as many tokens have as are to be reported.
+/// What is known of such a row: its floor is the least value that was drawn; a greater one if too
+/// many tokens may lie above that, and a lesser one if more are to be reported.
 ///
 /// # Safety
 /// As [`super::guess::guess`], which `most` is the same of.
@@ -66,13 +67,12 @@ pub(super) unsafe fn known(
             crew.leg(|thread| {
                 arch::block_count(counts, sample(0).bin(highest.add(thread as usize).read()));
             });
-            // As many parts as have a token above the first floor have about four times as many.
             let parts = core::cmp::min(params.sample.n_partials, THREADS);
-            let of_parts = if may_be_many { parts - parts / LEAST_PARTS } else { 0 };
+            let of_many = if may_be_many { parts - parts / PARTS_FOR_ONE } else { 0 };
             // Opaque: one text for both.
             let (mut step, steps) = (0, arch::opaque(2));
             while step < steps {
-                let count = if step == 0 { of_parts } else { best };
+                let count = if step == 0 { of_many } else { best };
                 if count > 0 {
                     let (of_count, above) = floor_of(crew, &sample(count));
                     if step == 0 && above >= vocab as u64 {
@@ -118,19 +118,4 @@ pub(super) unsafe fn is_right<const CLUSTER: u32>(
         let [_, is_kept] = limits.admit([mass, n], least.score());
         is_kept
     }
-}
-
-/// The least likely token that was drawn of such a row; none if one was not.
-///
-/// # Safety
-/// `row < B`; the row's values are there.
-#[inline(always)]
-pub(super) unsafe fn least_drawn(params: &KeptParams, row: u32) -> Key {
-    let (mut least, mut draw) = (Key::from_bits(u64::MAX), 0);
-    while draw < params.sample.draws {
-        // SAFETY: the caller's promise.
-        least = core::cmp::min(least, unsafe { drawn_key(params, row, draw) });
-        draw += 1;
-    }
-    least
 }

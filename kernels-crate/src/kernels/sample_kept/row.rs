@@ -212,6 +212,21 @@ pub(super) unsafe fn drawn_key(params: &KeptParams, row: u32, draw: u32) -> Key 
     }
 }
 
+/// The least of these keys: that of the least likely token that was drawn.
+///
+/// # Safety
+/// `row < B`; the row's values are there.
+#[inline(always)]
+pub(super) unsafe fn least_drawn(params: &KeptParams, row: u32) -> Key {
+    let (mut least, mut draw) = (Key::from_bits(u64::MAX), 0);
+    while draw < params.sample.draws {
+        // SAFETY: the caller's promise.
+        least = core::cmp::min(least, unsafe { drawn_key(params, row, draw) });
+        draw += 1;
+    }
+    least
+}
+
 /// A token that was drawn, by the row of its weights; none where none was.
 ///
 /// # Safety
