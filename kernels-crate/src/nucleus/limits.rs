@@ -115,3 +115,72 @@ pub(super) fn goals(scale: Scale, whole: PartialSum, top_p: f32) -> [u64; 2] {
     let [least, most] = [mass * (1.0 - SUM_ERROR), mass * (1.0 + SUM_ERROR)];
     [share(least as u64, top_p), share(most as u64 + 1, top_p)]
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::vec::Vec;
+
+    const VOCAB: u32 = 4_000;
+    const T: f32 = 0.7;
+
+    fn values() -> Vec<f32> {
+        let mut state = 1u32;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as f32 / (1 << 22) as f32
+        };
+        (0..VOCAB).map(|_| next() + next() - 4.0).collect()
+    }
+
+    /// Of a sum that is off by as much as it may be, the exact limits are within what it tells.
+    #[test]
+    fn exact_limits_lie_within_those_of_a_sum() {
+        let values = values();
+        let highest = values.iter().copied().fold(f32::NEG_INFINITY, greater);
+        let scale = Scale::new(highest, highest, T, VOCAB);
+        let all = values.iter().map(|&y| scale.mass(scale.gap(y))).sum();
+        for (top_p, epsilon_cutoff, min_p) in
+            [(0.9, 0.0, 0.0), (0.3, 2e-4, 0.0), (1.0, 1e-3, 0.0), (1.0, 1e-9, 0.1), (0.5, 1.0, 1.0)]
+        {
+            let shares = Shares { top_p, top_k: 0, min_p, epsilon_cutoff };
+            let exact = Limits::exact(&shares, scale, highest, all);
+            assert_eq!(exact.goals[0], exact.goals[1]);
+            assert_eq!(exact.floors[0], exact.floors[1]);
+            for error in [-0.99, 0.0, 0.99] {
+                let sum = f64::from(scale.weight(all)) * (1.0 + error * SUM_ERROR);
+                let whole = PartialSum { highest, sum: sum as f32 };
+                let limits = Limits::new(&shares, scale, whole);
+                assert!(limits.goals[0] <= exact.goals[0] && exact.goals[0] <= limits.goals[1]);
+                assert!(limits.floors[0] <= exact.floors[0] && exact.floors[0] <= limits.floors[1]);
+                for &y in &values {
+                    // What is certain by the sum is so exactly.
+                    let likelier = values.iter().filter(|&&other| other > y);
+                    let mass = likelier.map(|&y| scale.mass(scale.gap(y)));
+                    let likelier = mass.fold([0, 0], |[sum, n], mass| [sum + mass, n + 1]);
+                    let [is_kept, same] = exact.admit(likelier, y);
+                    assert_eq!(is_kept, same);
+                    let [may_be, is_certain] = limits.admit(likelier, y);
+                    assert!(!is_certain | is_kept, "{y} of {shares:?}");
+                    assert!(may_be | !is_kept, "{y} of {shares:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn each_limit_excludes() {
+        let limits = Limits { goals: [10, 20], most: 3, floors: [1.0, 2.0] };
+        assert_eq!(limits.admit([9, 2], 2.0), [true, true]);
+        // Within the error of a sum.
+        assert_eq!(limits.admit([10, 2], 2.0), [true, false]);
+        assert_eq!(limits.admit([9, 2], 1.5), [true, false]);
+        assert_eq!(limits.admit([20, 2], 2.0), [false, false]);
+        assert_eq!(limits.admit([9, 3], 2.0), [false, false]);
+        assert_eq!(limits.admit([9, 2], 0.5), [false, false]);
+        assert!(limits.admit_below([19, 2], 1.5));
+        assert!(!limits.admit_below([19, 2], 1.0));
+        assert!(!limits.admit_below([20, 2], 9.0) && !limits.admit_below([19, 3], 9.0));
+    }
+}
