@@ -182,7 +182,7 @@ impl Left {
                 continue;
             }
             for i in indices.rev().filter(|&i| logits[i as usize] >= floor) {
-                let key = Key::new(logits[i as usize] + 0.0, i);
+                let key = Key::of_value(logits[i as usize], i);
                 left.listed[left.tally.n_tokens as usize] = key.bits();
                 left.tally.n_tokens += 1;
                 left.count(logits[i as usize]);

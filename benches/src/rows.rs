@@ -73,7 +73,7 @@ impl Rows {
             hidden_states,
             temperatures: self.temperatures.address(),
             seeds: self.seeds.address(),
-            positions: self.positions.address(),
+            positions: self.positions_at(0),
             tokens: self.tokens.address(),
             status: self.status.address(),
             workspace: self.workspace.address(),

@@ -28,6 +28,13 @@ impl Key {
         Self((monotone as u64) << 32 | !token as u64)
     }
 
+    /// The key that tokens are ordered by where values are compared, not scores: of a value, which
+    /// is not NaN, and of its token or index. Adding 0 makes −0 a 0: the two are equal.
+    #[inline(always)]
+    pub fn of_value(y: f32, token: u32) -> Self {
+        Self::new(y + 0.0, token)
+    }
+
     /// What some token is sure to reach, before its score is known: above every key of a
     /// lower score, below that of any token with this one.
     #[inline(always)]

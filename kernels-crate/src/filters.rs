@@ -156,10 +156,10 @@ impl<'a> Filters<'a> {
     }
 }
 
-/// Of all keys with a value the least; adding 0 makes −0 a 0.
+/// Of all keys with a value the least.
 #[inline(always)]
 fn least_key(y: f32) -> Key {
-    Key::new(y + 0.0, NO_TOKEN - 1)
+    Key::of_value(y, NO_TOKEN - 1)
 }
 
 /// Whether a token with this index and value has a key from `last` on. Without a branch, so

@@ -148,8 +148,8 @@ impl Rows {
 
     /// What the sampling kernel has drawn of a row as if it had no filters: tokens and scores.
     fn leaders(&self, row: usize) -> [Key; DRAWS] {
-        let subkeys = [0, 1, 2].map(|draw| Subkey::new(Self::key(row), draw));
-        subkeys.map(|subkey| {
+        std::array::from_fn(|draw| {
+            let subkey = Subkey::new(Self::key(row), draw as u32);
             let mut leaders = Leaders::NONE;
             for (token, &y) in (self.first_token..).zip(&self.logits[row]) {
                 offer_token(y, token, self.temperatures[row], subkey, &mut leaders);
@@ -188,11 +188,12 @@ impl Rows {
             }
         }
         let mut reports = BEST.map(|best| Report::new(batch, best));
-        let seeds: Vec<u64> = (0..batch as u64).collect();
+        let keys = (0..batch).map(Self::key);
+        let (seeds, positions): (Vec<_>, Vec<_>) = keys.map(|key| (key.seed, key.position)).unzip();
         let sample = SampleParams {
             temperatures: self.temperatures.as_ptr(),
             seeds: seeds.as_ptr(),
-            positions: seeds.as_ptr(),
+            positions: positions.as_ptr(),
             tokens: tokens.as_mut_ptr(),
             status: status.as_mut_ptr(),
             scores: scores.as_mut_ptr(),

@@ -128,9 +128,7 @@ impl EngineDoor {
         let name = format!("{name} on {}", gpu.sampler.device_name());
         Some(Self { name, gpu, variant, head: None })
     }
-}
 
-impl EngineDoor {
     fn enqueue(&self, case: &DeviceCase) -> Result<(), Error> {
         self.gpu.enqueue(case, self.variant.map(|variant| variant.name))
     }

@@ -99,7 +99,7 @@ mod tests {
     /// The keys that the filters keep, by sorting and adding up all of them.
     fn sorted(values: &[f32], params: &SamplingParams) -> Vec<Key> {
         let admitted = (0..).zip(values).filter(|(_, y)| **y > f32::NEG_INFINITY);
-        let mut keys: Vec<Key> = admitted.map(|(i, &y)| Key::new(y + 0.0, i)).collect();
+        let mut keys: Vec<Key> = admitted.map(|(i, &y)| Key::of_value(y, i)).collect();
         keys.sort_unstable_by(|a, b| b.cmp(a));
         let highest = keys[0].score();
         let unit = MassUnit::for_tokens(values.len() as u32);

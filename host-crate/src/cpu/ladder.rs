@@ -264,7 +264,7 @@ impl Ladder {
         self.keys.clear();
         for (tile, &greatest) in (0..).zip(tops.of_tiles()) {
             if greatest > f32::NEG_INFINITY {
-                self.keys.push(Key::new(greatest + 0.0, tile));
+                self.keys.push(Key::of_value(greatest, tile));
             }
         }
         let mut least = f32::NEG_INFINITY;
@@ -317,7 +317,7 @@ impl Ladder {
         for (index, &y) in (first..).zip(values) {
             if wanted(y) {
                 // Adding 0 makes −0 a 0.
-                self.keys.push(Key::new(y + 0.0, index));
+                self.keys.push(Key::of_value(y, index));
             }
         }
     }

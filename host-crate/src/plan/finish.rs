@@ -54,13 +54,8 @@ impl Finish {
         let lists = applies_rules && problem.vocab() <= MOST_LISTED;
         // Shortlists, of a key a token, or the second copy: where rules are applied at once, no
         // report is this kernel's.
-        let copies = if lists {
-            1 + (size_of::<Key>() / size_of::<f32>()) as u64
-        } else if two_copies {
-            2
-        } else {
-            1
-        };
+        let of_a_key = (size_of::<Key>() / size_of::<f32>()) as u64;
+        let behind = if lists { of_a_key } else { two_copies.into() };
         Self {
             entry: variant.entry,
             threads: THREADS,
@@ -69,7 +64,7 @@ impl Finish {
             slice_in_shared,
             raw_values: two_copies.then_some(values_bytes),
             listed: lists.then_some(values_bytes),
-            kept_bytes: copies * values_bytes,
+            kept_bytes: (1 + behind) * values_bytes,
         }
     }
 }

@@ -48,9 +48,10 @@ pub fn of_plain_few(clustered: usize) -> (usize, usize) {
 
 /// The same of any of them.
 pub fn of_few(clustered: usize) -> (usize, usize) {
-    // The sum of the weights, of a judged row and of another, the highest of a masked sample; moments, those after rules, and
-    // ends; units; the highest value; the leaders and the key drawn, mass and number above; the
-    // leaders of other filters; the mean gap of a ranked row; of a report the model's sum, and a rank.
+    // The sum of the weights, of a judged row and of another, the highest of a masked sample;
+    // moments, those after rules, and ends; units; the highest value; the leaders and the key
+    // drawn, mass and number above; the leaders of other filters; the mean gap of a ranked row; of
+    // a report the model's sum, and a rank.
     let block_sums = [1, 1, 1, 4, 4, 2, 4, 1, 3, 2, 3, 1, 1, 1];
     // Of tokens that are too many to be ranked: of all, to reach a goal of top_k and of top_p, at
     // three cuts, and the mean gap.
@@ -60,10 +61,10 @@ pub fn of_few(clustered: usize) -> (usize, usize) {
     // For the floor of parts, and of a sample; the likeliest; the masses of a ranked row; two goals;
     // the best of a report.
     let scans = 2 + 1 + 1 + 2 + 1;
-    // Parts; a sample, its mask, its floor, what is told, a gathering, marks cleared and set, sums, units,
-    // what blocks bring together; scores, outputs; the likeliest, brought to
-    // their place and ranked; those that are chosen, two goals among them, outputs; a ladder for a
-    // report alone, and for the model's; its best, its draws, and the row; and what is finished.
+    // Parts; a sample, its mask, its floor, what is told, a gathering, marks cleared and set, sums,
+    // units, what blocks bring together; scores, outputs; the likeliest, brought to their place and
+    // ranked; those that are chosen, two goals among them, outputs; a ladder for a report alone,
+    // and for the model's; its best, its draws, and the row; and what is finished.
     let before = 1 + 3 + 1 + 1 + 2 + 1 + 1 + clustered;
     let ranked = CLIMB + PLACE + LIST + 1 + 1;
     let chosen = CLIMB + 2 * (PLACE + LIST + KEY) + 1;

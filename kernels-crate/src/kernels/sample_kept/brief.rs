@@ -1,7 +1,7 @@
 //! Reports on a row of which few tokens were gathered: those from a floor on. The sum of all
 //! weights is the sampling kernel's.
 
-use super::crew::{Crew, LIST, key};
+use super::crew::{Crew, LIST};
 use super::gathered::{Gathered, drawn_key};
 use super::moments::{Moments, OfBoth};
 use super::report::write_best;
@@ -122,7 +122,8 @@ unsafe fn of_distribution(
             let own = if are_drawn && draw < LIST as u32 {
                 drawn_key(crew, draw).read()
             } else {
-                let of = |index| key(index, value_after_rules(params, (row, is_edited), index));
+                let y = |index| value_after_rules(params, (row, is_edited), index);
+                let of = |index| Key::of_value(y(index), index);
                 drawn(params, row, draw).map_or(Key::NONE, of)
             };
             if own != Key::NONE {

@@ -253,7 +253,10 @@ impl<const CLUSTER: u32> Crew<CLUSTER> {
                 part.for_each(thread, |index, y| {
                     if wanted(index, y) {
                         let at = arch::block_add_u32(n, 1) as usize;
-                        (&raw mut (*mine).keys).cast::<Key>().add(at).write(key(index, y));
+                        (&raw mut (*mine).keys)
+                            .cast::<Key>()
+                            .add(at)
+                            .write(Key::of_value(y, index));
                     }
                 });
             });
@@ -307,12 +310,6 @@ fn block_of(counts: &[u32; RANKS], at: u32) -> (u32, u32) {
         rank += 1;
     }
     (of, before)
-}
-
-/// The key of a token's value; adding 0 makes −0 a 0.
-#[inline(always)]
-pub(super) fn key(index: u32, y: f32) -> Key {
-    Key::new(y + 0.0, index)
 }
 
 /// The sum of each word.

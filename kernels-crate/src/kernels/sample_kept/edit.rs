@@ -2,7 +2,7 @@
 //! `docs/design/top-k-top-p.md`. Lists are walked by their items, of which a block takes
 //! those of its slice.
 
-use super::crew::{Crew, key};
+use super::crew::Crew;
 use super::features;
 use super::view::{Slice, TOGETHER, View};
 use crate::abi::kept::{RowFeatures, THREADS};
@@ -92,7 +92,11 @@ pub(super) unsafe fn load<const CLUSTER: u32>(crew: &mut Crew<CLUSTER>, view: Vi
             });
             token_value(highest, 0.0, &mut status);
             // Any token will do: only the order of values counts.
-            [key(0, highest).bits(), !key(0, lowest).bits(), status.bits() as u64]
+            [
+                Key::of_value(highest, 0).bits(),
+                !Key::of_value(lowest, 0).bits(),
+                status.bits() as u64,
+            ]
         };
         let [highest, lowest, status] = crew.reduce(give, greatest);
         Edited {

@@ -1,6 +1,6 @@
 //! The tokens of a row that were gathered, and what a block finds among them.
 
-use super::crew::{Crew, LIST, add, key};
+use super::crew::{Crew, LIST, add};
 use super::draw::{from_words, merge, to_words, write};
 use super::goal::find_place;
 use super::histogram::Histogram;
@@ -360,7 +360,7 @@ impl Gathered {
         let index = leaders.second.token().wrapping_sub(params.sample.first_token);
         // SAFETY: it is a token of the row.
         let second = unsafe { value_after_rules(params, (row, is_ruled), index) };
-        core::cmp::min(drawn, key(index, second))
+        core::cmp::min(drawn, Key::of_value(second, index))
     }
 
     /// The mass of the tokens that are likelier than that of a key, and their number.

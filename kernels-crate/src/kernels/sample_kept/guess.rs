@@ -1,7 +1,7 @@
 //! Rows that few of their tokens may serve, where the sampling kernel has summed up their weights:
 //! a floor is guessed from a sample.
 
-use super::crew::{Crew, key};
+use super::crew::Crew;
 use super::draw::seen;
 use super::histogram::Histogram;
 use super::row::{least_drawn, sum_of, values_of};
@@ -170,7 +170,8 @@ unsafe fn mask_sample(
                     own[i] = if is_admitted { own[i] } else { f32::NEG_INFINITY };
                     i += 1;
                 }
-                key_of_own = key(0, own.iter().fold(f32::NEG_INFINITY, |a, &b| greater(a, b)));
+                let y = own.iter().fold(f32::NEG_INFINITY, |a, &b| greater(a, b));
+                key_of_own = Key::of_value(y, 0);
             }
             highest.add(thread as usize).write(key_of_own);
         });

@@ -2,7 +2,7 @@
 //! likelier than what was drawn.
 
 use super::THREADS_LEN;
-use super::crew::{Crew, key};
+use super::crew::Crew;
 use super::draw::seen;
 use super::features;
 use super::guess::{Asked, Guess, clear_counts, floor_of};
@@ -111,7 +111,7 @@ pub(super) unsafe fn is_right<const CLUSTER: u32>(
         let scale = Scale::new(highest, highest, view.temperature(), params.sample.vocab);
         let [all, mass, n] = crew.sum(view, |index, y| {
             let mass = scale.mass(scale.capped_gap(y));
-            if key(index, y) > least { [mass, mass, 1] } else { [mass, 0, 0] }
+            if Key::of_value(y, index) > least { [mass, mass, 1] } else { [mass, 0, 0] }
         });
         let shares = Shares::new(&features(params, row));
         let limits = Limits::exact(&shares, scale, highest, all);

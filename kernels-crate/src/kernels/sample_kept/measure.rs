@@ -1,7 +1,7 @@
 //! A row as its filters and reports measure it: the ladder of `host-crate/src/cpu/ladder.rs`,
 //! climbed by all threads of a cluster.
 
-use super::crew::{Crew, LIST, key};
+use super::crew::{Crew, LIST};
 use super::edit::Edited;
 use super::goal::{find_key, find_place};
 use super::histogram::Histogram;
@@ -57,7 +57,7 @@ impl Split {
     fn place(self, scale: Scale, index: u32, y: f32, gap: f32) -> u32 {
         let mut place = scale.rung(gap);
         if self.by_key {
-            let key = key(index, y);
+            let key = Key::of_value(y, index);
             let is_outside = (key > self.greatest) | (key < self.least);
             let piece = self.greatest.bits().wrapping_sub(key.bits()) >> self.shift;
             place = if is_outside { RUNGS } else { piece as u32 };
@@ -158,7 +158,7 @@ impl<'a, const CLUSTER: u32> KeptRow<'a, CLUSTER> {
                 let mut ends = [0; 2];
                 part.for_each(thread, |index, y| {
                     if wanted(index, y) {
-                        let bits = key(index, y).bits();
+                        let bits = Key::of_value(y, index).bits();
                         ends = greater(ends, [bits, !bits]);
                     }
                 });

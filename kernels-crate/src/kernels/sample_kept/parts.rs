@@ -1,7 +1,7 @@
 //! A block's parts of the rows that its cluster finishes from few tokens: gathered, and brought
 //! together.
 
-use super::crew::{Crew, add, key};
+use super::crew::{Crew, add};
 use super::row;
 use super::view::{Four, TOGETHER};
 use crate::abi::kept::{CLUSTER as LARGEST_CLUSTER, KeptParams, THREADS};
@@ -90,7 +90,7 @@ pub(super) unsafe fn gather(
                 if place < most {
                     let four = select(READ, bit / FOUR, |i| own[i].0);
                     let [y] = select(TOGETHER, bit % FOUR, |k| [four[k]]);
-                    keys.add(place as usize).write(key(index, y));
+                    keys.add(place as usize).write(Key::of_value(y, index));
                 }
                 place += 1;
             }

@@ -1,6 +1,5 @@
 //! What a call reports of a row's distribution beside its tokens.
 
-use super::crew::key;
 use super::measure::KeptRow;
 use crate::abi::NO_TOKEN;
 use crate::abi::kept::ReportParams;
@@ -123,7 +122,7 @@ unsafe fn best<const CLUSTER: u32>(of_row: &mut KeptRow<'_, CLUSTER>) {
         if of_row.edited.highest > f32::NEG_INFINITY {
             of_row.measure(of_row.scale.temperature(), true);
             let last = of_row.likeliest(view.report().best).last;
-            let wanted = |index, y| y > f32::NEG_INFINITY && key(index, y) >= last;
+            let wanted = |index, y| y > f32::NEG_INFINITY && Key::of_value(y, index) >= last;
             n = of_row.crew.gather(view, wanted);
         }
         let keys = (&raw const (*of_row.crew.shared).gathered.keys).cast::<Key>();

@@ -4,7 +4,7 @@
 
 use super::brief::{self, Lists};
 use super::chosen::Chosen;
-use super::crew::{Crew, key};
+use super::crew::Crew;
 use super::gathered::Gathered;
 use super::guess::{Asked, Guess};
 use super::moments::OfBoth;
@@ -207,7 +207,8 @@ pub(super) unsafe fn part_of_sum(
 pub(super) unsafe fn drawn_key(params: &KeptParams, row: u32, draw: u32) -> Key {
     // SAFETY: the caller's promise.
     unsafe {
-        let of = |index: u32| key(index, values_of(params, row).add(index as usize).read());
+        let y = |index: u32| values_of(params, row).add(index as usize).read();
+        let of = |index| Key::of_value(y(index), index);
         drawn(params, row, draw).map_or(Key::NONE, of)
     }
 }

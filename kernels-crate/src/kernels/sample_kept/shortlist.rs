@@ -1,6 +1,5 @@
 //! What a sampling kernel left of a listed row, as the threads of a block take turns over it.
 
-use super::crew::key;
 use crate::abi::TILE_V;
 use crate::abi::kept::THREADS;
 use crate::candidate::Key;
@@ -48,7 +47,7 @@ impl Shortlist {
     pub(super) fn key(&self, index: u32, y: f32) -> Key {
         // False for NaN.
         let counts = (y >= self.floor) & (y > f32::NEG_INFINITY);
-        if counts { key(index, y) } else { Key::NONE }
+        if counts { Key::of_value(y, index) } else { Key::NONE }
     }
 
     /// That of a listed one.

@@ -235,7 +235,7 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
                         arch::raise(&raw mut (*tally).highest, shortlist::height(y));
                         self.count(row, y);
                         let place = offset(row, stride, n) as usize;
-                        self.params.listed.add(place).write(Key::new(y + 0.0, index).bits());
+                        self.params.listed.add(place).write(Key::of_value(y, index).bits());
                     }
                 }
             }

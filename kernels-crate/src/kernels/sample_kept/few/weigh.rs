@@ -1,7 +1,7 @@
 //! What rows need beside their likeliest tokens, of all of a block's part of them: sums of
 //! weights, tokens by their values after rules, how far values spread.
 
-use super::super::crew::{add, key};
+use super::super::crew::add;
 use super::super::moments::{self, Moments, to_words};
 use super::super::parts::part_of;
 use super::super::ruled::Part;
@@ -72,13 +72,13 @@ impl Rows<'_> {
                                 sums.weights = f64::NAN;
                             }
                             if y > f32::NEG_INFINITY {
-                                let bits = key(0, y).bits();
+                                let bits = Key::of_value(y, 0).bits();
                                 ends = greater(ends, [bits, !bits]);
                             }
                             if y >= floor {
                                 let at = arch::block_add_u32(n, 1);
                                 if at < most {
-                                    to.add(at as usize).write(key(index, y));
+                                    to.add(at as usize).write(Key::of_value(y, index));
                                 }
                             }
                         });
