@@ -31,31 +31,42 @@ impl LogitTransform {
     /// The logit as the model means it; a NaN stays one.
     #[inline(always)]
     pub fn apply(self, x: f32) -> f32 {
-        self.apply_by(x, |x, cap| x / cap)
+        self.apply_by(x, |x, cap| tanh(x / cap))
     }
 
-    /// [`Self::apply`] to several logits, without a branch for each. `cap` is the cap.
+    /// [`Self::apply`] to several logits, without a branch for each. `cap` is the cap. `BY_SIZE`
+    /// has a shorter way for logits that are all small, as most are, and a longer text.
     #[inline(always)]
-    pub fn apply_all<const N: usize>(self, x: [f32; N], cap: Lifted) -> [f32; N] {
+    pub fn apply_all<const N: usize, const BY_SIZE: bool>(
+        self,
+        x: [f32; N],
+        cap: Lifted,
+    ) -> [f32; N] {
         let scale = if self.scale_first { self.scale } else { 1.0 };
-        let (mut are_plain, mut i) = (true, 0);
+        let divide = |x: f32| cap.divide(x.abs()).copysign(x);
+        let (mut are_plain, mut are_small, mut i) = (true, BY_SIZE, 0);
         while i < N {
             are_plain &= cap.is_plain((x[i] * scale).abs());
+            are_small &= divide(x[i] * scale).abs() <= SMALL;
             i += 1;
         }
-        // Whoever is alone here is a NaN, or next to nothing.
-        if are_plain {
-            x.map(|x| self.apply_by(x, |x, _| cap.divide(x.abs()).copysign(x)))
-        } else {
+        if !are_plain {
+            // Whoever is here is a NaN, or next to nothing.
             x.map(|x| self.apply(x))
+        } else if are_small {
+            // No exponential, nor another division.
+            x.map(|x| self.apply_by(x, |x, _| tanh_small(divide(x))))
+        } else {
+            x.map(|x| self.apply_by(x, |x, _| tanh(divide(x))))
         }
     }
 
+    /// `tanh` tells that of a logit over the cap.
     #[inline(always)]
-    fn apply_by(self, x: f32, divide: impl Fn(f32, f32) -> f32) -> f32 {
+    fn apply_by(self, x: f32, tanh: impl Fn(f32, f32) -> f32) -> f32 {
         let x = if self.scale_first { x * self.scale } else { x };
         let x = match self.softcap {
-            Some(cap) => cap * tanh(divide(x, cap)),
+            Some(cap) => cap * tanh(x, cap),
             None => x,
         };
         if self.scale_first { x } else { x * self.scale }
@@ -149,11 +160,12 @@ pub fn add_bias(y: f32, bias: f32) -> f32 {
     if bias == f32::NEG_INFINITY { bias } else { y + bias }
 }
 
+/// Up to here a polynomial is as accurate, relative to its size, as what an exponential gives.
+const SMALL: f32 = 0.625;
+
 /// The hyperbolic tangent; ±1 for what is large, and a NaN stays one.
 #[inline(always)]
 fn tanh(x: f32) -> f32 {
-    /// Up to here a polynomial is as accurate relative to its size.
-    const SMALL: f32 = 0.625;
     let size = x.abs();
     let e = decay(-2.0 * size);
     // Where it counts, `e` is below ⅓.
@@ -161,7 +173,7 @@ fn tanh(x: f32) -> f32 {
     if size <= SMALL { tanh_small(x) } else { large }
 }
 
-/// `x + x³·p(x²)` for `|x| ≤ 0.625`, where `p` is the minimax polynomial of degree 4 for
+/// `x + x³·p(x²)` for `|x| ≤` [`SMALL`], where `p` is the minimax polynomial of degree 4 for
 /// the relative error of the whole, 4.4e-9. Fitted for this crate.
 #[inline(always)]
 fn tanh_small(x: f32) -> f32 {
@@ -209,8 +221,16 @@ mod tests {
                 let sizes =
                     [0.0, 1e-45, 1e-38, 1e-30, 1e-9, 0.01, 0.5, 0.7, 3.0, 200.0, 1e30, 3e38];
                 for x in sizes.iter().flat_map(|size| [*size, -size, size * cap, f32::INFINITY]) {
-                    let [found] = transform.apply_all([x], Lifted::new(cap));
-                    assert_eq!(found.to_bits(), transform.apply(x).to_bits(), "{x:e}, {cap:e}");
+                    // Alone, and beside a larger one and a lesser one.
+                    for other in [x, cap, cap / 1e3] {
+                        let (x, by) = ([x, other], Lifted::new(cap));
+                        let bits = |x: [f32; 2]| x.map(f32::to_bits);
+                        let expected = bits(x.map(|x| transform.apply(x)));
+                        let found = transform.apply_all::<2, true>(x, by);
+                        assert_eq!(bits(found), expected, "{x:?}, {cap:e}");
+                        let found = transform.apply_all::<2, false>(x, by);
+                        assert_eq!(bits(found), expected, "{x:?}, {cap:e}");
+                    }
                 }
             }
         }

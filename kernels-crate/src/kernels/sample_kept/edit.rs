@@ -43,7 +43,9 @@ pub(super) unsafe fn load<const CLUSTER: u32>(crew: &mut Crew<CLUSTER>, view: Vi
             if params.transform.get().changes() {
                 let cap = params.transform.cap();
                 crew.leg(|thread| {
-                    slice.change(thread, |_, x| params.transform.get().apply_all(x, cap));
+                    slice.change(thread, |_, x| {
+                        params.transform.get().apply_all::<_, false>(x, cap)
+                    });
                 });
             }
             if !params.raw_values.is_null() {

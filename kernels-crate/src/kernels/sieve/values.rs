@@ -91,7 +91,7 @@ impl<const M_TILES: usize, const N_TILES: usize, const SUMS: bool>
         let (mut slot, slots) = (0, arch::opaque((M_TILES * N_TILES) as u32));
         while slot < slots {
             let of = |at: usize| sums[at % M_TILES][at / M_TILES];
-            let changed = transform.apply_all(select(M_TILES * N_TILES, slot, of), cap);
+            let changed = transform.apply_all::<_, true>(select(M_TILES * N_TILES, slot, of), cap);
             let mut at = 0;
             while at < M_TILES * N_TILES {
                 // Opaque: LLVM would make it an indexed store.
