@@ -35,7 +35,8 @@ impl LogitTransform {
     }
 
     /// [`Self::apply`] to several logits, without a branch for each. `cap` is the cap. `BY_SIZE`
-    /// has a shorter way for logits that are all small, as most are, and a longer text.
+    /// has a shorter way for logits that are all small, as most are, and a longer text: not for
+    /// who runs it but once a call.
     #[inline(always)]
     pub fn apply_all<const N: usize, const BY_SIZE: bool>(
         self,

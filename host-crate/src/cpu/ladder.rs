@@ -316,7 +316,6 @@ impl Ladder {
         let first = (tile * TILE_V_LEN) as u32;
         for (index, &y) in (first..).zip(values) {
             if wanted(y) {
-                // Adding 0 makes −0 a 0.
                 self.keys.push(Key::of_value(y, index));
             }
         }
